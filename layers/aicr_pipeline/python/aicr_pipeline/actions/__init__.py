@@ -1,0 +1,1 @@
+"""One module per function: takes adapters, asks ``decide``, returns a small result."""

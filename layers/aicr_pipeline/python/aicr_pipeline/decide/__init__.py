@@ -1,0 +1,1 @@
+"""Decisions as pure functions: no I/O, no clock, nothing that differs between two calls."""

@@ -1,0 +1,1 @@
+"""Documents that cross a boundary, as strict models. No I/O, no clock."""

@@ -1,0 +1,240 @@
+"""``clusters/<name>.yaml``: what one cluster's pipeline is told. Strict; names follow the operator's values."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from aicr_pipeline.model import yaml
+from aicr_pipeline.model.base import Document, parse
+from aicr_pipeline.model.reasons import Reason
+
+_DURATION = re.compile(r"^(\d{1,9})(ms|s|m|h|d)$")
+_UNIT = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_LOOPBACK = re.compile(r"^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$")
+
+
+def seconds(duration: str) -> float:
+    """``10m`` as 600.0. Raises ValueError when it is no duration of ms, s, m, h or d."""
+    match = _DURATION.match(duration)
+    if match is None:
+        raise ValueError("expected a duration such as 90s, 10m, 6h or 2d")
+    return int(match[1]) * _UNIT[match[2]]
+
+
+def _duration(value: str) -> str:
+    seconds(value)
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+ClusterName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
+ImageByDigest = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.:/_-]+@sha256:[0-9a-f]{64}$", max_length=512)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
+
+
+class Vpc(Document):
+    """Where the functions that face Kubernetes run, when the cluster's endpoint is private."""
+
+    vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
+    subnet_ids: tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...] = Field(min_length=1)
+    security_group_ids: tuple[Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")], ...] = Field(
+        min_length=1
+    )
+
+
+class Cluster(Document):
+    """The EKS cluster. Its endpoint and CA come from here, or from DescribeCluster when absent."""
+
+    name: ClusterName
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+    account: Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
+    eks_name: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$")] | None = None
+    vpc: Vpc | None = None
+    endpoint: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
+    certificate_authority: str | None = Field(default=None, description="PEM, base64, as EKS gives it")
+
+    @property
+    def known_as(self) -> str:
+        """The cluster's name in EKS; signed into every token."""
+        return self.eks_name or self.name
+
+    @model_validator(mode="after")
+    def _tls(self) -> Self:
+        if self.endpoint and self.endpoint.startswith("http://"):
+            host = self.endpoint.removeprefix("http://").split("/")[0]
+            if not _LOOPBACK.match(host):
+                raise ValueError("endpoint: plain http is for loopback only")
+        return self
+
+
+class RegistryAuth(Document):
+    """``aws``: tokens are minted for ECR. ``static``: an administrator's credentials, never written back."""
+
+    provider: Literal["aws", "static"] = "aws"
+    secret_arn: Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:secretsmanager:\S+$")] | None = None
+
+    @model_validator(mode="after")
+    def _secret(self) -> Self:
+        if (self.provider == "static") != (self.secret_arn is not None):
+            raise ValueError("secretArn: required with provider 'static', and only there")
+        return self
+
+
+class Registry(Document):
+    """The runtime registry: one prefix per cluster, written by nobody else."""
+
+    repository: Annotated[
+        str, StringConstraints(pattern=r"^oci://[a-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$", max_length=200)
+    ]
+    auth: RegistryAuth = RegistryAuth()
+    upstreams: dict[str, str] = Field(default_factory=dict, description="source prefix -> where to fetch instead")
+    plain_http: bool = False
+
+    @property
+    def host(self) -> str:
+        """Host with port."""
+        return self.repository.removeprefix("oci://").split("/", 1)[0]
+
+    @property
+    def prefix(self) -> str:
+        """The path under the host, without slashes at its ends."""
+        return self.repository.removeprefix("oci://").split("/", 1)[1]
+
+    @model_validator(mode="after")
+    def _private(self) -> Self:
+        if self.host == "public.ecr.aws":
+            raise ValueError("repository: public.ecr.aws is refused; charts and evidence need a private registry")
+        if self.plain_http and not _LOOPBACK.match(self.host):
+            raise ValueError("plainHttp: only for a registry on loopback")
+        return self
+
+
+class Engine(Document):
+    """Argo CD."""
+
+    namespace: DnsLabel = "argocd"
+    project: DnsLabel = "aicr"
+    repo_creds_secret: DnsLabel = "aicr-registry"
+    kind: Literal["self-managed", "eks-capability"] = "self-managed"
+    destination: Text = "https://kubernetes.default.svc"
+
+
+class Aicr(Document):
+    """The pinned AICR release. Versions outside >=1.0.0,<2.0.0 must be named as development versions."""
+
+    image: ImageByDigest
+    version: Annotated[str, StringConstraints(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
+    validator_images: tuple[ImageByDigest, ...] = ()
+    development_versions: tuple[str, ...] = ()
+
+
+class ComponentNamespace(Document):
+    """A namespace that releases may go to."""
+
+    name: DnsLabel
+    pod_security: Literal["privileged", "baseline", "restricted"] = "privileged"
+    create: bool = True
+
+
+class Namespaces(Document):
+    """Where releases may go; anything else is refused as ``NamespaceNotAllowed``."""
+
+    components: tuple[ComponentNamespace, ...] = Field(min_length=1, max_length=100)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = [component.name for component in self.components]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"components: named twice: {', '.join(twice)}")
+        return self
+
+
+class Approver(Document):
+    """A person who is asked. Each has an SNS topic of their own."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
+    email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)] | None = None
+
+
+class Approvals(Document):
+    """Who is asked, how they prove who they are, and how long they have."""
+
+    approvers: tuple[Approver, ...] = Field(min_length=1, max_length=20)
+    always: bool = True
+    identity: Literal["signed-in", "link"] = "signed-in"
+    identity_reason: Text | None = None
+    min_approvals: Annotated[int, Field(ge=1, le=20)] = 1
+    deadline: Duration = "24h"
+
+    @model_validator(mode="after")
+    def _people(self) -> Self:
+        names = [approver.name for approver in self.approvers]
+        if len(set(names)) != len(names):
+            raise ValueError("approvers: each name may stand once")
+        if self.min_approvals > len(names):
+            raise ValueError("minApprovals: more than there are approvers")
+        if not 60 <= seconds(self.deadline) <= 30 * 86400:
+            raise ValueError("deadline: between 60s and 30d")
+        return self
+
+
+class Validation(Document):
+    """AICR's deployment validation. Cluster-admin-equivalent, so it is off unless enabled."""
+
+    enabled: bool = False
+    service_account_annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class Retention(Document):
+    """How long the ledger's objects are locked, and logs kept."""
+
+    mode: Literal["governance", "compliance"] = "governance"
+    ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
+    log_days: Literal[7, 14, 30, 60, 90, 180, 365] = 90
+
+
+class ClusterConfig(Document):
+    """The whole of ``clusters/<name>.yaml``."""
+
+    cluster: Cluster
+    registry: Registry
+    engine: Engine = Engine()
+    aicr: Aicr
+    namespaces: Namespaces
+    approvals: Approvals
+    validation: Validation = Validation()
+    stabilization_window: Duration = "10m"
+    sweep_interval: Duration = "5s"
+    retention: Retention = Retention()
+    development: bool = False
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        approvals = self.approvals
+        if approvals.identity == "signed-in":
+            raise ValueError(
+                "approvals.identity: 'signed-in' is not available in this version; use 'link' with "
+                "approvals.identityReason (or development: true)"
+            )
+        if not self.development and approvals.identity_reason is None:
+            raise ValueError("approvals.identityReason: required with identity 'link' unless development is true")
+        return self
+
+
+def parse_cluster_config(data: Any, what: str) -> ClusterConfig:
+    """Raises PipelineError ``InvalidConfiguration`` naming the path of each bad field."""
+    return parse(ClusterConfig, data, Reason.InvalidConfiguration, what)
+
+
+def load_cluster_config(file: Path) -> ClusterConfig:
+    """Read ``clusters/<name>.yaml``, or the JSON that a function finds in its configuration layer."""
+    what = f"configuration {file.name}"
+    data = file.read_bytes()
+    if file.suffix == ".json":
+        return parse_cluster_config(json.loads(data), what)
+    return parse_cluster_config(yaml.load(data, Reason.InvalidConfiguration, what), what)
