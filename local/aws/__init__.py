@@ -1,0 +1,53 @@
+"""The AWS of one machine: the synthesized template and the real handlers, without an account.
+
+`LocalAws` loads one stack of a `cdk.out` folder into moto (in this process, on a free loopback port) and runs
+it: state machines in moto's ASL interpreter, handlers in child processes under AWS's own runtime interface
+client, EventBridge rules, schedules, SNS, and the HTTP API. One engine at a time per process, because moto's
+state is global to it.
+
+    with LocalAws(Path("cdk.out"), "AicrPipeline-demo", workdir=Path("out"), opt_overrides={...}) as aws:
+        aws.client("s3").put_object(...)
+        aws.wait_execution(arn, timeout=60)
+
+Public surface (`from local.aws import ...`):
+
+LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
+         opt_overrides: Mapping[str, Path] = {},       "/opt/cluster" -> folder that takes its place
+         env_overrides: Mapping[str, str] = {},        set in every function after the template's own
+         function_env: Mapping[str, Mapping[str, str]] = {},   the same by function name or logical id
+         ecr_token: Callable[[str], EcrToken] | None = None,   role ARN -> what GetAuthorizationToken answers
+         max_processes: int = 6, soft_processes: int = 3, idle_seconds: float = 5.0,
+         preload: Sequence[str] = PRELOAD,             modules each child has imported already (forked)
+         schedule_scale: float = 1.0,                  2.0 fires rate() schedules twice as often
+         retry_delays: Sequence[float] = (0.5, 1.0),   between attempts of asynchronous invocations
+         allow_unknown: Collection[str] = ())          resource types to record although unknown
+    .start() / .stop() / context manager
+    .endpoint: str                   for AWS_ENDPOINT_URL
+    .region: str; .account: str
+    .client(service) -> boto3 client (cached)
+    .environment() -> dict[str, str]           AWS_* variables for a child process that is a person or a CLI
+    .outputs: dict[str, str]                   stack outputs
+    .resources: dict[str, Resource]            logical id -> type, physical id (Ref), attributes
+    .physical(logical_id_or_path) -> str       Ref of a resource, by logical id, construct path or its last parts
+    .report: LoadReport                        .loaded / .recorded / .unknown: logical id -> type; .skipped_layers
+    .api_url: str                              of the only HTTP API; .api_urls by API id
+    .functions: dict[str, FunctionSpec]        by function name
+    .invoke(function, event, *, timeout=None) -> InvokeResult(payload, error, request_id, duration_ms)
+    .logs(function) -> str
+    .credentials_of(role_arn) -> Credentials(access_key, secret_key, token)
+    .identity_of(access_key) -> str | None     role ARN; also sessions made by AssumeRole
+    .access_entries: dict[str, list[str]]      principal ARN -> Kubernetes groups
+    .executions(machine=None) -> list[ExecutionView]      newest last; machine is a name, an ARN or a logical id
+    .execution(arn) -> ExecutionView; .history(arn) -> list[dict]
+    .wait_execution(arn, *, timeout) -> ExecutionView     until it ended
+    .messages: list[Message]                   SNS outbox: topic_arn, subject, message, attributes, subscriptions, time
+    .events: list[dict]                        every event that reached the bus, oldest first
+    .put_event(source, detail_type, detail) -> str
+    .fire(schedule_name)                       fires a schedule now
+    .problems: list[str]                       deliveries that were refused or gave up; empty in a healthy run
+    .wait_until(condition, *, timeout, what) -> None
+    .quiet(timeout=10.0)                       returns when no delivery, asynchronous invocation or retry is pending
+    .processes() -> list[ProcessView]          pid, function, busy, resident memory
+
+EcrToken(user, password, proxy_endpoint, expires_at: datetime)
+"""
