@@ -1,0 +1,261 @@
+"""The Kubernetes Jobs that run AICR: snapshot, recipe and bundle, validation.
+
+The image is pinned by digest; the pod of a snapshot has what AICR's own agent asks for, all others
+run restricted. Results come back through a ConfigMap or the registry, never by parsing logs.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup, Toleration
+
+SYSTEM_NAMESPACE = "aicr-system"
+VALIDATION_NAMESPACE = "aicr-validation"
+MANAGED_BY = "aicr-pipeline"
+#: Exit codes of the AICR CLI. 6 (unavailable) and 7 (rate limited) are retried and stall nothing.
+EXIT_REASONS: Mapping[int, Reason] = {
+    2: Reason.AICRInvalidRequest,
+    3: Reason.AICRNotFound,
+    4: Reason.AICRUnauthorized,
+    5: Reason.AICRTimeout,
+    8: Reason.AICRInternal,
+}
+
+_RESTRICTED: Mapping[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+_SMALL = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+
+
+@dataclass(frozen=True)
+class PushTarget:
+    """Where a Job pushes, without scheme: ``host/prefix/repository``, and how."""
+
+    reference: str
+    plain_http: bool
+
+
+def snapshot_job(name: str, run: str, image: str, accelerated: NodeGroup) -> dict[str, Any]:
+    """A Job on an accelerated node that writes ConfigMap ``name`` with the snapshot.
+
+    Privileged and in the host's namespaces, as AICR's agent needs to read hardware and systemd.
+    """
+    container = _container("aicr", image, ["snapshot", "-o", f"cm://{SYSTEM_NAMESPACE}/{name}"]) | {
+        "env": [
+            {"name": "AICR_AGENT_MODE", "value": "true"},
+            {"name": "AICR_LOG_PREFIX", "value": "agent"},
+            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ],
+        "resources": {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"cpu": "2", "memory": "8Gi"}},
+        "securityContext": {
+            "privileged": True,
+            "allowPrivilegeEscalation": True,
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "capabilities": {"add": ["SYS_ADMIN", "SYS_CHROOT"]},
+        },
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a path in the container
+            {"name": "run-systemd", "mountPath": "/run/systemd", "readOnly": True},
+            {"name": "os-release", "mountPath": "/etc/os-release", "readOnly": True},
+        ],
+    }
+    pod = {
+        "serviceAccountName": "aicr-snapshot",
+        "hostPID": True,
+        "hostIPC": True,
+        "hostNetwork": True,
+        "nodeSelector": dict(accelerated.node_selector),
+        "tolerations": [toleration.wire() for toleration in accelerated.tolerations],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "run-systemd", "hostPath": {"path": "/run/systemd", "type": "Directory"}},
+            {"name": "os-release", "hostPath": {"path": "/etc/os-release", "type": "File"}},
+        ],
+        "containers": [container],
+    }
+    return _job(name, SYSTEM_NAMESPACE, run, 1800, pod)
+
+
+def render_job(name: str, run: str, image: str, runtime: ClusterRuntime, push: PushTarget) -> dict[str, Any]:
+    """A Job that resolves the recipe, renders the bundle and pushes it to ``push``.
+
+    Two steps in one pod: the init container writes the recipe, the container renders from it.
+
+    Raises
+    ------
+    PipelineError
+        ``InvalidPlacement`` for a toleration that AICR's flags cannot express.
+    """
+    spec = runtime.spec
+    recipe = _container("recipe", image, ["recipe", *_criteria(runtime), "-o", "/work/recipe.yaml"])
+    bundle = _container(
+        "bundle",
+        image,
+        [
+            *("bundle", "-r", "/work/recipe.yaml", "-d", "helm", "--readiness-hooks"),
+            *_placement("system", spec.placement.system),
+            *_placement("accelerated", spec.placement.accelerated),
+            *_overrides(runtime),
+            *("-o", f"oci://{push.reference}"),
+            *(("--plain-http",) if push.plain_http else ()),
+        ],
+    )
+    return _job(name, SYSTEM_NAMESPACE, run, 1200, _pushing_pod(name, "aicr-render", [recipe], [bundle]))
+
+
+def validate_job(name: str, run: str, image: str, push: PushTarget) -> dict[str, Any]:
+    """A Job that runs AICR's deployment validation and pushes its evidence to ``push``.
+
+    Recipe and snapshot are ConfigMaps ``<name>-recipe`` and ``<name>-snapshot``; the CTRF report is
+    written to ConfigMap ``<name>``.
+    """
+    validate = _container(
+        "aicr",
+        image,
+        [
+            *("validate", "-r", f"cm://{VALIDATION_NAMESPACE}/{name}-recipe"),
+            *("-s", f"cm://{VALIDATION_NAMESPACE}/{name}-snapshot"),
+            *("--phase", "deployment", "--namespace", VALIDATION_NAMESPACE),
+            *("--emit-attestation", "/work/evidence", "--push", push.reference, "--no-sign"),
+            *(("--plain-http",) if push.plain_http else ()),
+            *("-o", f"cm://{VALIDATION_NAMESPACE}/{name}"),
+        ],
+    )
+    return _job(name, VALIDATION_NAMESPACE, run, 7200, _pushing_pod(name, "aicr-validation", [], [validate]))
+
+
+def registry_secret(job: Mapping[str, Any], host: str, user: str, password: str) -> dict[str, Any]:
+    """The per-run Secret with Docker credentials, owned by the Job so that it goes with it."""
+    auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+    config = json.dumps({"auths": {host: {"auth": auth}}})
+    return _owned(job, str(job["metadata"]["name"])) | {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": base64.b64encode(config.encode()).decode()},
+    }
+
+
+def input_config_map(job: Mapping[str, Any], suffix: str, key: str, text: str) -> dict[str, Any]:
+    """An input of the Job, owned by it.
+
+    Raises
+    ------
+    PipelineError
+        ``ContentTooLarge`` above what a ConfigMap holds (1 MiB in all; 1,000,000 bytes of text here).
+    """
+    if len(text.encode()) > 1_000_000:
+        raise PipelineError(Reason.ContentTooLarge, f"{key} is too large for a ConfigMap, which holds 1 MiB.")
+    return _owned(job, f"{job['metadata']['name']}-{suffix}") | {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "data": {key: text, "format": "yaml"},
+    }
+
+
+def _criteria(runtime: ClusterRuntime) -> Iterable[str]:
+    spec = runtime.spec
+    yield from ("--service", spec.criteria.service, "--accelerator", spec.criteria.accelerator)
+    yield from ("--os", spec.criteria.os, "--intent", spec.intent, "--platform", spec.platform)
+
+
+def _placement(group: str, nodes: NodeGroup) -> Iterable[str]:
+    for key, value in sorted(nodes.node_selector.items()):
+        yield from (f"--{group}-node-selector", f"{key}={value}")
+    for toleration in nodes.tolerations:
+        yield from (f"--{group}-node-toleration", _toleration(group, toleration))
+
+
+def _toleration(group: str, toleration: Toleration) -> str:
+    if toleration.key is None or toleration.effect is None:
+        raise PipelineError(
+            Reason.InvalidPlacement,
+            f"spec.placement.{group}.tolerations: AICR takes key=value:effect, so key and effect are required.",
+        )
+    value = f"={toleration.value}" if toleration.value else ""
+    return f"{toleration.key}{value}:{toleration.effect}"
+
+
+def _overrides(runtime: ClusterRuntime) -> Iterable[str]:
+    for component, paths in sorted(runtime.spec.overrides.items()):
+        for path, value in sorted(paths.items()):
+            text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+            yield from ("--set-json", f"{component}:{path}={text}")
+
+
+def _container(name: str, image: str, args: list[str]) -> dict[str, Any]:
+    return {"name": name, "image": image, "command": ["aicr"], "args": args}
+
+
+def _pushing_pod(
+    secret: str, account: str, before: list[dict[str, Any]], then: list[dict[str, Any]]
+) -> dict[str, Any]:
+    extra = {
+        "env": [{"name": "DOCKER_CONFIG", "value": "/auth"}, {"name": "HOME", "value": "/work"}],
+        "resources": _SMALL,
+        "securityContext": dict(_RESTRICTED),
+        "volumeMounts": [
+            {"name": "work", "mountPath": "/work"},
+            {"name": "auth", "mountPath": "/auth", "readOnly": True},
+        ],
+    }
+    pod: dict[str, Any] = {
+        "serviceAccountName": account,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [
+            {"name": "work", "emptyDir": {}},
+            {
+                "name": "auth",
+                "secret": {
+                    "secretName": secret,
+                    "items": [{"key": ".dockerconfigjson", "path": "config.json"}],
+                },
+            },
+        ],
+        "containers": [container | extra for container in then],
+    }
+    if before:
+        pod["initContainers"] = [container | extra for container in before]
+    return pod
+
+
+def _job(name: str, namespace: str, run: str, deadline_seconds: int, pod: dict[str, Any]) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": MANAGED_BY, "aicr-pipeline.dev/run": run[:63].strip("-_")}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": deadline_seconds,
+            # Long enough for people to read the logs; the results are in the ledger by then.
+            "ttlSecondsAfterFinished": 86400,
+            "template": {"metadata": {"labels": labels}, "spec": pod | {"restartPolicy": "Never"}},
+        },
+    }
+
+
+def _owned(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    metadata = job["metadata"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": dict(metadata.get("labels", {})),
+            "ownerReferences": [owner],
+        }
+    }

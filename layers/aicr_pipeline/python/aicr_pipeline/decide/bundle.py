@@ -1,0 +1,281 @@
+"""Reading a rendered bundle (``aicr bundle -d helm``): checksums, order, sources and merged values.
+
+The bundle's format is stated in ``docs/bundle-format.md``. Everything is checked before anything is
+believed: the checksum list is closed-world, so a file that is changed, missing or added is refused.
+"""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aicr_pipeline.decide.canonical import canonical, sha256
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model import yaml
+from aicr_pipeline.model.plan import UpstreamSource
+from aicr_pipeline.model.reasons import Reason
+
+CHECKSUMS = "checksums.txt"
+BUNDLE_INFO = "bundle-info.yaml"
+RECIPE = "recipe.yaml"
+
+_FOLDER = re.compile(r"^(\d{3})-([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)$")
+_CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
+_API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
+#: Which files of a release folder the content digest covers; the rest changes with umask or node count.
+_CONTENT = re.compile(r"^\d{3}-[^/]+/(values\.yaml|cluster-values\.yaml|upstream\.env|Chart\.yaml|(templates|charts)/.+)$")
+#: Suffixes that AICR appends to a component's name for releases it adds around it.
+_SUFFIXES = ("-pre", "-post", "-readiness")
+
+
+@dataclass(frozen=True)
+class BundledRelease:
+    """One release of the bundle, in order.
+
+    ``source`` is None for a wrapper, whose chart files are ``files`` (path in the chart -> bytes).
+    """
+
+    name: str
+    component: str
+    namespace: str
+    folder: str
+    source: UpstreamSource | None
+    values: dict[str, Any] | None
+    files: Mapping[str, bytes]
+
+    @property
+    def kind(self) -> str:
+        return "wrapper" if self.source is None else "chart"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The bundle, read and checked."""
+
+    recipe: dict[str, Any]
+    recipe_digest: str
+    recipe_name: str
+    aicr_version: str
+    content_digest: str
+    info: dict[str, Any] | None
+    releases: tuple[BundledRelease, ...]
+
+
+def read_bundle(files: Mapping[str, bytes]) -> Bundle:
+    """Read a bundle from its files (path under the bundle's root -> bytes).
+
+    Raises
+    ------
+    PipelineError
+        ``BundleInvalid`` naming the file or release; ``AICRArtifactUnsupported`` for an apiVersion
+        this version does not know; ``ContentTooLarge`` for a document over its limit.
+    """
+    check_checksums(files)
+    recipe = _document(files, RECIPE, "RecipeResult")
+    info = _document(files, BUNDLE_INFO, None) if BUNDLE_INFO in files else None
+    metadata = recipe.get("metadata") if isinstance(recipe.get("metadata"), dict) else {}
+    releases = tuple(_release(files, recipe, entry) for entry in _ordered(files, info))
+    _distinct(releases)
+    return Bundle(
+        recipe=recipe,
+        recipe_digest=sha256(files[RECIPE]),
+        recipe_name=_recipe_name(metadata or {}),
+        aicr_version=str((metadata or {}).get("version", "")),
+        content_digest=content_digest(files),
+        info=info,
+        releases=releases,
+    )
+
+
+def check_checksums(files: Mapping[str, bytes]) -> None:
+    """Closed world: exactly the listed files, each with its listed SHA-256. Raises ``BundleInvalid``."""
+    if CHECKSUMS not in files:
+        raise _invalid(f"{CHECKSUMS} is missing, so nothing in the bundle can be believed")
+    listed: dict[str, str] = {}
+    for number, line in enumerate(files[CHECKSUMS].decode(errors="replace").splitlines(), 1):
+        match = _CHECKSUM_LINE.match(line)
+        if match is None:
+            raise _invalid(f"{CHECKSUMS} line {number} is not '<sha256>  <path>'")
+        if match[2] in listed:
+            raise _invalid(f"{CHECKSUMS} lists {match[2]} twice")
+        listed[match[2]] = match[1]
+    present = set(files) - {CHECKSUMS}
+    for name in sorted(present - set(listed)):
+        raise _invalid(f"{name} has no line in {CHECKSUMS}")
+    for name in sorted(set(listed) - present):
+        raise _invalid(f"{name} is listed in {CHECKSUMS} but missing")
+    for name, want in listed.items():
+        if hashlib.sha256(files[name]).hexdigest() != want:
+            raise _invalid(f"{name} does not have the checksum that {CHECKSUMS} gives it")
+
+
+def content_digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over ``<sha256>  <path>`` lines, sorted by path, of what decides the releases."""
+    lines = (
+        f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files) if _CONTENT.match(name)
+    )
+    return sha256("".join(lines).encode())
+
+
+def merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Helm's merge of two values files: maps deeply, anything else replaced by ``over``."""
+    merged = dict(base)
+    for key, value in over.items():
+        mine = merged.get(key)
+        merged[key] = merge(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def parse_upstream_env(text: str, folder: str) -> UpstreamSource:
+    """``upstream.env``: CHART, REPO and VERSION as shell-quoted assignments; nothing else is allowed.
+
+    For OCI sources CHART is the whole ``oci://`` reference and REPO is empty.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise _invalid(f"{folder}/upstream.env line {number}: {error}") from None
+        key, equals, value = words[0].partition("=") if len(words) == 1 else ("", "", "")
+        if not equals or key not in {"CHART", "REPO", "VERSION"} or key in found:
+            raise _invalid(f"{folder}/upstream.env line {number} is not one of CHART=, REPO=, VERSION=")
+        found[key] = value
+    for key in ("CHART", "VERSION"):
+        if not found.get(key):
+            raise _invalid(f"{folder}/upstream.env has no {key}")
+    oci = found["CHART"].startswith("oci://")
+    repo = found.get("REPO", "")
+    if oci == bool(repo) or (repo and not repo.startswith(("https://", "http://"))):
+        raise PipelineError(
+            Reason.ChartSourceUnsupported,
+            f"{folder}: CHART {found['CHART']!r} with REPO {repo!r} is neither an https repository nor an oci:// chart.",
+        )
+    return UpstreamSource(chart=found["CHART"], repo=repo, version=found["VERSION"])
+
+
+@dataclass(frozen=True)
+class _Entry:
+    folder: str
+    name: str
+    component: str | None
+    namespace: str | None
+
+
+def _ordered(files: Mapping[str, bytes], info: dict[str, Any] | None) -> Iterable[_Entry]:
+    folders = sorted({name.split("/", 1)[0] for name in files if "/" in name})
+    numbered = {folder: match for folder in folders if (match := _FOLDER.match(folder))}
+    strange = [folder for folder in folders if folder not in numbered]
+    if strange:
+        raise _invalid(f"folder {strange[0]} is not named NNN-<release>")
+    if info is None:
+        numbers = [match[1] for match in numbered.values()]
+        if len(set(numbers)) != len(numbers):
+            raise _invalid("two folders have the same number, so the order is not known")
+        entries = [_Entry(folder, match[2], None, None) for folder, match in numbered.items()]
+    else:
+        entries = list(_from_info(info))
+        missing = sorted(set(numbered) - {entry.folder for entry in entries})
+        if missing:
+            raise _invalid(f"folder {missing[0]} is not among layout.releases of {BUNDLE_INFO}")
+    if not entries:
+        raise _invalid("it holds no release")
+    return entries
+
+
+def _from_info(info: dict[str, Any]) -> Iterable[_Entry]:
+    layout = info.get("layout")
+    releases = layout.get("releases") if isinstance(layout, dict) else None
+    if not isinstance(releases, list) or not releases:
+        raise _invalid(f"{BUNDLE_INFO}: layout.releases is not a list of releases")
+    for number, release in enumerate(releases):
+        where = f"{BUNDLE_INFO}: layout.releases[{number}]"
+        if not isinstance(release, dict):
+            raise _invalid(f"{where} is not a mapping")
+        name, folder = release.get("name"), release.get("path", release.get("folder"))
+        if not isinstance(name, str) or not isinstance(folder, str):
+            raise _invalid(f"{where} has no name or path")
+        yield _Entry(folder.strip("/"), name, _text(release, "component"), _text(release, "namespace"))
+
+
+def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) -> BundledRelease:
+    own = {
+        name[len(entry.folder) + 1 :]: data for name, data in files.items() if name.startswith(entry.folder + "/")
+    }
+    if not own:
+        raise _invalid(f"release {entry.name}: its folder {entry.folder} is missing")
+    component, namespace = _component(recipe, entry)
+    if ("upstream.env" in own) == ("Chart.yaml" in own):
+        raise _invalid(f"{entry.folder} must hold either upstream.env or Chart.yaml")
+    if "Chart.yaml" in own:
+        if _values(own, entry.folder, "cluster-values.yaml"):
+            raise _invalid(f"{entry.folder}/cluster-values.yaml is not empty, but a wrapper's templates are rendered")
+        chart = {name: data for name, data in own.items() if name != "install.sh" and name != "cluster-values.yaml"}
+        return BundledRelease(entry.name, component, namespace, entry.folder, None, None, chart)
+    source = parse_upstream_env(own["upstream.env"].decode(errors="replace"), entry.folder)
+    values = merge(_values(own, entry.folder, "values.yaml"), _values(own, entry.folder, "cluster-values.yaml"))
+    canonical(values, f"release {entry.name}: its values")
+    return BundledRelease(entry.name, component, namespace, entry.folder, source, values, {})
+
+
+def _component(recipe: dict[str, Any], entry: _Entry) -> tuple[str, str]:
+    refs = {ref.get("name"): ref for ref in recipe.get("componentRefs") or [] if isinstance(ref, dict)}
+    names = [entry.component] if entry.component else [entry.name]
+    names += [entry.name.removesuffix(suffix) for suffix in _SUFFIXES if entry.name.endswith(suffix)]
+    ref = next((refs[name] for name in names if name in refs), None)
+    component = entry.component or (str(ref["name"]) if ref else entry.name)
+    namespace = entry.namespace or (ref or {}).get("namespace")
+    if not isinstance(namespace, str) or not namespace:
+        raise _invalid(f"release {entry.name}: neither {BUNDLE_INFO} nor the recipe names its namespace")
+    return component, namespace
+
+
+def _values(own: Mapping[str, bytes], folder: str, name: str) -> dict[str, Any]:
+    values = yaml.load(own.get(name, b""), Reason.BundleInvalid, f"{folder}/{name}", most_bytes=4 << 20)
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise _invalid(f"{folder}/{name} is not a mapping")
+    return values
+
+
+def _document(files: Mapping[str, bytes], name: str, kind: str | None) -> dict[str, Any]:
+    if name not in files:
+        raise _invalid(f"{name} is missing")
+    data = yaml.load(files[name], Reason.BundleInvalid, name, most_bytes=4 << 20)
+    if not isinstance(data, dict):
+        raise _invalid(f"{name} is not a mapping")
+    version = data.get("apiVersion")
+    if not isinstance(version, str) or not _API_VERSION.match(version) or (kind and data.get("kind") != kind):
+        raise PipelineError(
+            Reason.AICRArtifactUnsupported,
+            f"{name} is {data.get('kind')!r} of {version!r}; this version reads aicr.run/v1alpha2 to aicr.run/v1.",
+        )
+    return data
+
+
+def _recipe_name(metadata: Mapping[str, Any]) -> str:
+    if isinstance(metadata.get("name"), str):
+        return str(metadata["name"])
+    overlays = metadata.get("appliedOverlays")
+    return str(overlays[-1]) if isinstance(overlays, list) and overlays else "unnamed"
+
+
+def _distinct(releases: tuple[BundledRelease, ...]) -> None:
+    names = [release.name for release in releases]
+    for name in names:
+        if names.count(name) > 1:
+            raise _invalid(f"release {name} stands twice")
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str | None:
+    value = mapping.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _invalid(what: str) -> PipelineError:
+    return PipelineError(Reason.BundleInvalid, f"The rendered bundle is refused: {what}.")

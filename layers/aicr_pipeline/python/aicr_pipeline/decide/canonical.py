@@ -1,0 +1,35 @@
+"""Digests of documents: RFC 8785 canonical JSON under SHA-256."""
+
+import hashlib
+from typing import Any
+
+import rfc8785
+
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+
+
+def canonical(value: Any, what: str) -> bytes:
+    """The RFC 8785 form of JSON values.
+
+    Raises
+    ------
+    PipelineError
+        ``BundleInvalid`` for a number that RFC 8785 cannot represent (an integer beyond 2^53, NaN).
+    """
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.CanonicalizationError as error:
+        raise PipelineError(
+            Reason.BundleInvalid, f"{what} cannot be written as canonical JSON (RFC 8785): {error}."
+        ) from None
+
+
+def digest(value: Any, what: str) -> str:
+    """``sha256:<hex>`` of the canonical form."""
+    return sha256(canonical(value, what))
+
+
+def sha256(data: bytes) -> str:
+    """``sha256:<hex>`` of bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()

@@ -1,0 +1,133 @@
+"""A rollout's records: the rollout, its report, what was asked, what was decided, how it ended.
+
+Each is written once under ``rollouts/<name>/`` in the ledger.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from aicr_pipeline.model.base import Document
+from aicr_pipeline.model.plan import Digest
+from aicr_pipeline.model.reasons import Reason
+
+RolloutName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,79}$")]
+
+
+class Action(StrEnum):
+    """What a step does to its release."""
+
+    Install = "Install"
+    Upgrade = "Upgrade"
+    Reconfigure = "Reconfigure"
+    Move = "Move"
+    Unchanged = "Unchanged"
+
+
+class Verdict(StrEnum):
+    """Whether a transition is known to be safe. Only ``safe`` needs nobody."""
+
+    safe = "safe"
+    manual = "manual"
+    blocked = "blocked"
+    unknown = "unknown"
+    unversioned = "unversioned"
+
+
+class Outcome(StrEnum):
+    """How a rollout ended; written once."""
+
+    Succeeded = "Succeeded"
+    Failed = "Failed"
+    Expired = "Expired"
+    Revoked = "Revoked"
+    Rejected = "Rejected"
+    Superseded = "Superseded"
+
+
+class Rollout(Document):
+    """``rollout.json``: one change between two plans. Immutable."""
+
+    name: RolloutName
+    cluster: str
+    from_plan: Digest | None = None
+    to_plan: Digest
+    number: Annotated[int, Field(ge=1)]
+    created_at: str
+    deadline: str
+    runtime_version: str
+    submitter: str = "unknown"
+
+
+class Step(Document):
+    """One release of the report."""
+
+    index: int
+    release: str
+    component: str
+    namespace: str
+    action: Action
+    verdict: Verdict | None = None
+    verdict_reason: str | None = None
+    from_version: str | None = None
+    to_version: str
+    changed_values: tuple[str, ...] = ()
+
+
+class Report(Document):
+    """``report.json``: the transition, assessed. It compares plans, not cluster state."""
+
+    from_plan: Digest | None = None
+    to_plan: Digest
+    validation: Literal["Required", "Disabled"]
+    steps: tuple[Step, ...]
+    removed: tuple[str, ...] = ()
+    approval_needed: bool
+    approval_because: tuple[str, ...] = ()
+
+
+class ApprovalRequest(Document):
+    """``request.json``: what was asked of whom. ``digest`` covers from, to, report and deadline."""
+
+    rollout: RolloutName
+    short_name: str
+    digest: Digest
+    deadline: str
+    asked: tuple[str, ...]
+    asked_at: str
+    min_approvals: int
+    identity: Literal["link", "signed-in"]
+    identity_reason: str | None = None
+
+
+class Decision(Document):
+    """``decision.json``: the only truth about an approval. Absolute times decide."""
+
+    rollout: RolloutName
+    decision: Literal["Approved", "Rejected"]
+    request_digest: Digest
+    by: tuple[str, ...] = Field(min_length=1)
+    identity: Literal["link", "signed-in"]
+    issuer: str
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    at: str
+    expires_at: str
+
+
+class RolloutOutcome(Document):
+    """``outcome.json``: the end, what is installed and what is not."""
+
+    rollout: RolloutName
+    outcome: Outcome
+    reason: Reason
+    message: str
+    finished_at: str
+    installed: tuple[str, ...] = ()
+    not_installed: tuple[str, ...] = ()
+    evidence: str | None = None
+
+
+def rollout_key(rollout: str, document: str) -> str:
+    """``rollouts/<rollout>/<document>.json``."""
+    return f"rollouts/{rollout}/{document}.json"
