@@ -1,0 +1,13 @@
+"""A stand-in for NVIDIA's ``aicr`` command, for the local engine.
+
+The stand-in kubelet runs ``python -m local.aicr`` where a Job's container says ``aicr``. It takes
+the flags the pipeline's Jobs use, spelled as the real command documents them, writes the same
+kinds of documents to the same places, and ends with the same exit codes. What it renders is a
+sample stack written for this project: real chart names and versions, short values of our own.
+
+``AICR_SAMPLE_BUNDLE`` names a folder rendered by the real command; then ``recipe`` and ``bundle``
+hand out that folder's content instead of the sample. ``docs/bundle-format.md`` describes the format.
+"""
+
+AICR_VERSION = "v1.1.2"
+"""What the stand-in reports as its release; a constant, so that renders can be compared."""

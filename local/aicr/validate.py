@@ -1,0 +1,117 @@
+"""``validate``: the deployment phase against what Argo CD reports, its CTRF report and its evidence."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.aicr import AICR_VERSION, evidence
+from local.aicr.artifact import Reference, pack, push, read_folder
+from local.aicr.checks import Result, World, report, run_checks
+from local.aicr.cluster import ApiError, Cluster
+from local.aicr.constraints import measured, satisfied
+from local.aicr.documents import now, read_document, write_document
+from local.aicr.errors import AicrError, Code, log
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The flags of one call."""
+
+    recipe: str
+    snapshot: str
+    phases: tuple[str, ...]
+    namespace: str
+    attestation: str | None
+    push: str | None
+    no_sign: bool
+    plain_http: bool
+    output: str | None
+    kubeconfig: str | None
+
+
+def run(settings: Settings) -> None:
+    """Check the constraints, run the checks, write the report and the evidence, then end as they did.
+
+    Raises
+    ------
+    AicrError
+        INVALID_REQUEST for another phase than deployment, for a push that would be signed, or when a
+        constraint is not met; INTERNAL after everything is written when a check failed.
+    """
+    if settings.phases != ("deployment",):
+        raise AicrError(Code.INVALID_REQUEST, "the stand-in runs --phase deployment only")
+    if settings.push and not settings.no_sign:
+        raise AicrError(Code.INVALID_REQUEST, "the stand-in cannot sign: --push needs --no-sign")
+    recipe, _ = read_document(settings.recipe, settings.kubeconfig)
+    snapshot, _ = read_document(settings.snapshot, settings.kubeconfig)
+    check_constraints(recipe, snapshot)
+    start = _milliseconds()
+    results = run_checks(_world(recipe, settings.kubeconfig))
+    document = report(results, AICR_VERSION, start, _milliseconds(), now())
+    for result in results:
+        log("validator completed", name=result.name, status=result.status)
+    write_document(settings.output, document, output_format="json", kubeconfig=settings.kubeconfig)
+    if settings.attestation:
+        _emit(settings, recipe, snapshot, document, settings.attestation)
+    if failed(results):
+        raise AicrError(Code.INTERNAL, "validation failed: a phase did not pass")
+
+
+def failed(results: list[Result]) -> bool:
+    """True when a check failed or ended otherwise."""
+    return any(result.status in ("failed", "other") for result in results)
+
+
+def check_constraints(recipe: dict[str, Any], snapshot: dict[str, Any]) -> None:
+    """The readiness pre-flight: every constraint of the recipe on the snapshot, closed on what is missing."""
+    for item in recipe.get("constraints") or []:
+        actual = measured(snapshot, item["name"])
+        if actual is None or not satisfied(actual, item["value"]):
+            raise AicrError(
+                Code.INVALID_REQUEST,
+                f"constraint {item['name']} not met: wanted {item['value']}, found {actual or 'nothing'}",
+            )
+
+
+def _world(recipe: dict[str, Any], kubeconfig: str | None) -> World:
+    cluster = Cluster.from_environment(kubeconfig)
+    try:
+        items = cluster.get("/apis/argoproj.io/v1alpha1/namespaces/argocd/applications").get("items") or []
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        items = []  # no Argo CD: every component is missing, which the checks then say
+    nodes = cluster.get("/api/v1/nodes").get("items") or []
+    return World(recipe, {item["metadata"]["name"]: item for item in items}, nodes)
+
+
+def _emit(
+    settings: Settings,
+    recipe: dict[str, Any],
+    snapshot: dict[str, Any],
+    document: dict[str, Any],
+    attestation: str,
+) -> None:
+    folder = Path(attestation)
+    built = evidence.build(recipe, snapshot, document, now())
+    evidence.write(built, folder)
+    log("evidence bundle built", recipe=built.recipe_name, manifest=built.manifest_digest)
+    if not settings.push:
+        return
+    tag = f"{built.recipe_name}-{built.manifest_digest.removeprefix('sha256:')[:12]}"
+    reference = Reference.parse(settings.push, tag)
+    artifact = pack(
+        read_folder(folder / "summary-bundle"),
+        "AICR Recipe Evidence",
+        "Evidence bundle of the local engine's stand-in (recipe-evidence/v1).",
+    )
+    push(artifact, reference, scheme="http" if settings.plain_http else "https")
+    evidence.write_pointer(built, folder, reference=str(reference), digest=artifact.digest)
+    log("evidence bundle pushed unsigned", reference=reference, digest=artifact.digest)
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
