@@ -1,0 +1,65 @@
+"""DSSE envelopes (secure-systems-lab/dsse, protocol 1.0): PAE, assembly and strict reading."""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A read envelope; ``signatures`` are (keyid, bytes). The keyid is a hint, never trusted."""
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """Pre-authentication encoding: what is signed."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+
+
+def pae_digest(payload_type: str, payload: bytes) -> bytes:
+    """SHA-256 of the PAE: what KMS signs with ``MessageType=DIGEST`` (RAW stops at 4,096 bytes)."""
+    return hashlib.sha256(pae(payload_type, payload)).digest()
+
+
+def envelope(payload_type: str, payload: bytes, keyid: str, signature: bytes) -> bytes:
+    """The envelope as JSON bytes."""
+    document = {
+        "payload": base64.b64encode(payload).decode(),
+        "payloadType": payload_type,
+        "signatures": [{"keyid": keyid, "sig": base64.b64encode(signature).decode()}],
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def read_envelope(data: bytes) -> Envelope:
+    """Raises ValueError saying what is wrong; nothing is decoded leniently."""
+    document = json.loads(data)
+    if not isinstance(document, dict):
+        raise ValueError("the envelope is not an object")
+    signatures = document.get("signatures")
+    if not isinstance(signatures, list) or not signatures:
+        raise ValueError("the envelope has no signatures")
+    found = []
+    for item in signatures:
+        if not isinstance(item, dict):
+            raise ValueError("a signature is not an object")
+        found.append((str(item.get("keyid", "")), _decode(item.get("sig"), "a signature")))
+    kind = document.get("payloadType")
+    if not isinstance(kind, str):
+        raise ValueError("the envelope has no payloadType")
+    return Envelope(kind, _decode(document.get("payload"), "the payload"), tuple(found))
+
+
+def _decode(value: object, what: str) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is missing")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{what} is not base64") from None

@@ -1,0 +1,130 @@
+"""The binding statement: what is tied together, and whether it may count as a qualification."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aicr_pipeline.decide.canonical import canonical
+from aicr_pipeline.decide.versions import is_development
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.evidence import (
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    Binding,
+    BoundAicrEvidence,
+    BoundApproval,
+    BoundPipeline,
+    BoundPlan,
+    BoundRelease,
+    BoundRollout,
+    BoundValidation,
+    Statement,
+    Subject,
+)
+from aicr_pipeline.model.plan import Plan
+from aicr_pipeline.model.rollout import Decision, Rollout
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Everything that a binding ties together."""
+
+    config: ClusterConfig
+    rollout: Rollout
+    plan: Plan
+    decision: Decision | None
+    validation: BoundValidation
+    aicr_evidence: BoundAicrEvidence | None
+    post_install_snapshot_digest: str
+    execution: str
+    machine_version: str
+    pipeline: BoundPipeline
+    local_engine: bool
+    bound_at: str
+
+
+def statement(bound: Bound) -> bytes:
+    """The in-toto Statement as canonical JSON. The same facts give the same bytes."""
+    plan, state = bound.plan, bound.plan.desired_state
+    because = tuple(not_qualifying(bound))
+    binding = Binding(
+        cluster=bound.rollout.cluster,
+        runtime_version=bound.rollout.runtime_version,
+        submitter=bound.rollout.submitter,
+        rollout=BoundRollout(
+            name=bound.rollout.name, execution=bound.execution, machine_version=bound.machine_version
+        ),
+        plan=BoundPlan(
+            digest=plan.desired_state_digest, from_digest=bound.rollout.from_plan, recipe=state.recipe
+        ),
+        pipeline=bound.pipeline,
+        aicr_image_digest=state.aicr.image_digest,
+        aicr_version=state.aicr.version,
+        snapshot_digest=plan.recorded.snapshot_digest,
+        post_install_snapshot_digest=bound.post_install_snapshot_digest,
+        releases=tuple(
+            BoundRelease(
+                name=release.name,
+                namespace=release.namespace,
+                chart=release.chart.name,
+                version=release.chart.version,
+                content_digest=release.chart.content_digest,
+                manifest_digest=release.chart.manifest_digest,
+            )
+            for release in state.releases
+        ),
+        validator_images=state.validator_images,
+        aicr_evidence=bound.aicr_evidence,
+        approval=_approval(bound.decision),
+        validation=bound.validation,
+        outcome="Succeeded",
+        created_at=bound.rollout.created_at,
+        bound_at=bound.bound_at,
+        qualifying=not because,
+        not_qualifying_because=because,
+    )
+    document = Statement(
+        **{"_type": STATEMENT_TYPE},  # type: ignore[arg-type]  # not a Python name
+        predicate_type=PREDICATE_TYPE,
+        subject=tuple(sorted(_subjects(bound), key=lambda subject: subject.name)),
+        predicate=binding,
+    )
+    return canonical(document.wire(), "the binding statement")
+
+
+def not_qualifying(bound: Bound) -> Iterable[str]:
+    """Why this evidence never counts as a qualification; empty when it does."""
+    if bound.local_engine:
+        yield "it ran in the local engine"
+    if bound.config.development:
+        yield "the cluster is marked development: true"
+    if is_development(bound.plan.desired_state.aicr.version, bound.config.aicr):
+        yield f"AICR {bound.plan.desired_state.aicr.version} is a development version"
+    if bound.validation.mode == "Disabled":
+        yield "deployment validation is Disabled"
+
+
+def _subjects(bound: Bound) -> Iterable[Subject]:
+    yield Subject(name="plan", digest=_hex(bound.plan.desired_state_digest))
+    for release in bound.plan.desired_state.releases:
+        yield Subject(name=f"chart/{release.name}", digest=_hex(release.chart.manifest_digest))
+    if bound.aicr_evidence is not None:
+        yield Subject(name="aicr-evidence", digest=_hex(bound.aicr_evidence.digest))
+
+
+def _hex(digest: str) -> dict[str, str]:
+    return {"sha256": digest.removeprefix("sha256:")}
+
+
+def _approval(decision: Decision | None) -> BoundApproval | None:
+    if decision is None:
+        return None
+    return BoundApproval(
+        by=decision.by,
+        identity=decision.identity,
+        issuer=decision.issuer,
+        decision=decision.decision,
+        reason=decision.reason,
+        at=decision.at,
+        expires_at=decision.expires_at,
+        request_digest=decision.request_digest,
+    )

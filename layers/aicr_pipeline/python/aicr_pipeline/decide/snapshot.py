@@ -1,0 +1,135 @@
+"""What a snapshot of the cluster says, and whether it can be used."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model import yaml
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import Criteria
+
+_API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
+#: Without these AICR did not reach the cluster's API, though it exits 0.
+_NEEDED = ("service", "k8sVersion", "nodeCount")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The parts of a snapshot that decisions use. Values AICR could not know are None."""
+
+    digest: str
+    aicr_version: str
+    service: str | None
+    accelerator: str | None
+    os: str | None
+    os_version: str | None
+    kubernetes_version: str
+    node_count: int
+    gpu_driver_state: str | None
+
+
+def read_snapshot(text: bytes) -> Snapshot:
+    """Read ``snapshot.yaml``.
+
+    Raises
+    ------
+    PipelineError
+        ``AICRArtifactUnsupported`` for another kind or apiVersion; ``SnapshotIncomplete`` when AICR
+        did not see the cluster: it then exits 0 with an empty fingerprint.
+    """
+    data = yaml.load(text, Reason.AICRArtifactUnsupported, "the snapshot", most_bytes=8 << 20)
+    if not isinstance(data, dict):
+        raise PipelineError(Reason.AICRArtifactUnsupported, "The snapshot is not a mapping.")
+    version = data.get("apiVersion")
+    if data.get("kind") != "Snapshot" or not isinstance(version, str) or not _API_VERSION.match(version):
+        raise PipelineError(
+            Reason.AICRArtifactUnsupported, f"The snapshot is {data.get('kind')!r} of {version!r}, not known here."
+        )
+    fingerprint = data.get("fingerprint")
+    missing = [name for name in _NEEDED if not _value(fingerprint, name)]
+    if missing:
+        raise PipelineError(
+            Reason.SnapshotIncomplete,
+            f"The snapshot lacks {', '.join(missing)}: AICR could not read the cluster's API. "
+            "Check the rights of ServiceAccount aicr-snapshot.",
+        )
+    metadata = data.get("metadata")
+    os_entry = fingerprint.get("os") if isinstance(fingerprint, dict) else None
+    return Snapshot(
+        digest=sha256(text),
+        aicr_version=str(metadata.get("version", "")) if isinstance(metadata, dict) else "",
+        service=_text(fingerprint, "service"),
+        accelerator=_text(fingerprint, "accelerator"),
+        os=_text(fingerprint, "os"),
+        os_version=str(os_entry["version"]) if isinstance(os_entry, dict) and os_entry.get("version") else None,
+        kubernetes_version=str(_value(fingerprint, "k8sVersion")),
+        node_count=int(_value(fingerprint, "nodeCount")),
+        gpu_driver_state=_driver(data.get("measurements")),
+    )
+
+
+def check_criteria(snapshot: Snapshot, criteria: Criteria) -> None:
+    """Before the install: what the snapshot knows must not contradict the wish.
+
+    Raises
+    ------
+    PipelineError
+        ``CriteriaConflict`` naming each field with both values.
+    """
+    _compare(
+        [
+            (name, wanted, found)
+            for name, wanted, found in _pairs(snapshot, criteria)
+            if found is not None and found != wanted
+        ]
+    )
+
+
+def confirm_criteria(snapshot: Snapshot, criteria: Criteria) -> None:
+    """After the install: the snapshot must know every criterion, and agree.
+
+    Raises
+    ------
+    PipelineError
+        ``CriteriaConflict``; an unknown value is a conflict too.
+    """
+    _compare([(name, wanted, found) for name, wanted, found in _pairs(snapshot, criteria) if found != wanted])
+
+
+def _pairs(snapshot: Snapshot, criteria: Criteria) -> list[tuple[str, str, str | None]]:
+    return [
+        ("service", criteria.service, snapshot.service),
+        ("accelerator", criteria.accelerator, snapshot.accelerator),
+        ("os", criteria.os, snapshot.os),
+    ]
+
+
+def _compare(conflicts: list[tuple[str, str, str | None]]) -> None:
+    if conflicts:
+        named = "; ".join(
+            f"spec.criteria.{name} is {wanted!r}, the snapshot says {found or 'nothing'}"
+            for name, wanted, found in conflicts
+        )
+        raise PipelineError(Reason.CriteriaConflict, f"{named}.")
+
+
+def _value(fingerprint: Any, name: str) -> Any:
+    entry = fingerprint.get(name) if isinstance(fingerprint, dict) else None
+    value = entry.get("value") if isinstance(entry, dict) else entry
+    return value if isinstance(value, str | int) and value not in ("", "unknown", "any") else None
+
+
+def _text(fingerprint: Any, name: str) -> str | None:
+    value = _value(fingerprint, name)
+    return str(value) if value is not None else None
+
+
+def _driver(measurements: Any) -> str | None:
+    for measurement in measurements if isinstance(measurements, list) else []:
+        for subtype in measurement.get("subtypes") or [] if isinstance(measurement, dict) else []:
+            data = subtype.get("data") if isinstance(subtype, dict) else None
+            if isinstance(data, dict) and "driver-loaded" in data:
+                return "loaded" if data["driver-loaded"] in (True, "true") else "absent"
+    return None

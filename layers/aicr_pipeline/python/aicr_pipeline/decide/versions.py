@@ -1,0 +1,60 @@
+"""Versions: what AICR, Kubernetes and charts write, compared without their leading ``v``."""
+
+import re
+
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import Aicr
+from aicr_pipeline.model.reasons import Reason
+
+_VERSION = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?$")
+
+#: The floor of the support policy: DRA ``resource.k8s.io/v1`` is GA from 1.34.
+KUBERNETES_FLOOR = (1, 34)
+
+
+def same(one: str, other: str) -> bool:
+    """Equal but for a leading ``v``."""
+    return one.removeprefix("v") == other.removeprefix("v")
+
+
+def numbers(version: str) -> tuple[int, int, int] | None:
+    """``v1.34.2-eks-1`` as (1, 34, 2); None when it is no version."""
+    match = _VERSION.match(version)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
+
+
+def check_aicr_supported(version: str, aicr: Aicr) -> None:
+    """The version must be in ``>=1.0.0,<2.0.0``, or be named among ``aicr.developmentVersions``.
+
+    Raises
+    ------
+    PipelineError
+        ``AICRVersionMismatch``.
+    """
+    found = numbers(version)
+    if is_development(version, aicr) or (found and found[0] == 1 and "-" not in version):
+        return
+    raise PipelineError(
+        Reason.AICRVersionMismatch,
+        f"AICR {version} is outside >=1.0.0,<2.0.0 and not named in aicr.developmentVersions.",
+    )
+
+
+def is_development(version: str, aicr: Aicr) -> bool:
+    """Whether the configuration allows this version by name only."""
+    return any(same(version, named) for named in aicr.development_versions)
+
+
+def check_recorded(artifact: str, recorded: str, pinned: str) -> None:
+    """What AICR recorded in an artifact must be the pinned version.
+
+    Raises
+    ------
+    PipelineError
+        ``AICRVersionMismatch`` naming both.
+    """
+    if not same(recorded, pinned):
+        raise PipelineError(
+            Reason.AICRVersionMismatch,
+            f"The {artifact} was made by AICR {recorded or '(not recorded)'}, but {pinned} is pinned.",
+        )

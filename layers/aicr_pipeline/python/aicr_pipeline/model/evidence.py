@@ -1,0 +1,113 @@
+"""The evidence binding: an in-toto Statement v1 with a predicate of our own, in a DSSE envelope."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from aicr_pipeline.model.base import Document
+from aicr_pipeline.model.plan import Digest
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://aicr-pipeline.dev/evidence-binding/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Lenient(Document):
+    """Readers ignore fields they do not know; a changed meaning is a new predicate type."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class BoundRollout(_Lenient):
+    name: str
+    execution: str
+    machine_version: str
+
+
+class BoundPlan(_Lenient):
+    digest: Digest
+    from_digest: Digest | None = None
+    recipe: str
+
+
+class BoundPipeline(_Lenient):
+    version: str
+    functions: dict[str, str] = Field(default_factory=dict)
+
+
+class BoundRelease(_Lenient):
+    name: str
+    namespace: str
+    chart: str
+    version: str
+    content_digest: Digest
+    manifest_digest: Digest
+
+
+class BoundApproval(_Lenient):
+    by: tuple[str, ...]
+    identity: str
+    issuer: str
+    decision: str
+    reason: str
+    at: str
+    expires_at: str
+    request_digest: Digest
+
+
+class BoundValidation(_Lenient):
+    mode: Literal["Required", "Disabled"]
+    tests: int = 0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    other: int = 0
+    report_digest: Digest | None = None
+
+
+class BoundAicrEvidence(_Lenient):
+    reference: str
+    digest: Digest
+    signed: bool
+    key_fingerprint: Hex | None = None
+
+
+class Binding(_Lenient):
+    """The predicate."""
+
+    cluster: str
+    runtime_version: str
+    submitter: str
+    rollout: BoundRollout
+    plan: BoundPlan
+    pipeline: BoundPipeline
+    aicr_image_digest: Digest
+    aicr_version: str
+    snapshot_digest: Digest
+    post_install_snapshot_digest: Digest
+    releases: tuple[BoundRelease, ...] = Field(min_length=1)
+    validator_images: tuple[str, ...]
+    aicr_evidence: BoundAicrEvidence | None = None
+    approval: BoundApproval | None = None
+    validation: BoundValidation
+    outcome: Literal["Succeeded", "Failed"]
+    created_at: str
+    bound_at: str
+    qualifying: bool
+    not_qualifying_because: tuple[str, ...] = ()
+
+
+class Subject(_Lenient):
+    name: str
+    digest: dict[str, Hex] = Field(min_length=1)
+
+
+class Statement(_Lenient):
+    """In-toto Statement v1. ``_type`` has no camelCase, hence the alias."""
+
+    type_: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
+    predicate_type: Literal["https://aicr-pipeline.dev/evidence-binding/v1"]
+    subject: tuple[Subject, ...] = Field(min_length=1)
+    predicate: Binding
