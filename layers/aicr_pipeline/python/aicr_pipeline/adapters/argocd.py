@@ -1,0 +1,52 @@
+"""Argo CD's objects in the cluster."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aicr_pipeline.adapters.cluster import Cluster, Json
+from aicr_pipeline.model.config import Engine
+
+
+class ArgoCd:
+    """Applications, the AppProject and the repository credentials of one Argo CD."""
+
+    def __init__(self, cluster: Cluster, engine: Engine) -> None:
+        self._cluster = cluster
+        self._engine = engine
+        self._base = f"/apis/argoproj.io/v1alpha1/namespaces/{engine.namespace}"
+
+    def application(self, name: str) -> Json | None:
+        """The Application, or None."""
+        return self._cluster.get(f"{self._base}/applications/{name}")
+
+    def applications(self) -> Iterator[Json]:
+        """All Applications of the namespace, page by page."""
+        return self._cluster.list(f"{self._base}/applications")
+
+    def create_application(self, body: Mapping[str, Any]) -> Json:
+        """Raises ObjectConflict when it exists."""
+        return self._cluster.create(f"{self._base}/applications", body)
+
+    def replace_application(self, body: Mapping[str, Any]) -> Json:
+        """Raises ObjectConflict when the resourceVersion is not current."""
+        return self._cluster.replace(f"{self._base}/applications/{body['metadata']['name']}", body)
+
+    def restore_automated(self, name: str, automated: Mapping[str, Any]) -> None:
+        """Give self-heal back to a release that is ready."""
+        self._cluster.merge(
+            f"{self._base}/applications/{name}", {"spec": {"syncPolicy": {"automated": dict(automated)}}}
+        )
+
+    def project(self) -> Json | None:
+        """The AppProject, or None."""
+        return self._cluster.get(f"{self._base}/appprojects/{self._engine.project}")
+
+    def is_installed(self) -> bool:
+        """Whether the cluster knows Applications."""
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io"
+        return self._cluster.get(path) is not None
+
+    def write_repo_creds(self, patch: Mapping[str, Any]) -> Json:
+        """Merge into the credentials Secret, which the cluster manifests created empty."""
+        name = self._engine.repo_creds_secret
+        return self._cluster.merge(f"/api/v1/namespaces/{self._engine.namespace}/secrets/{name}", patch)

@@ -1,0 +1,20 @@
+"""AWS clients: one session, short timeouts, bounded retries with jitter."""
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def client(service: str) -> Any:
+    """A boto3 client. Standard mode retries throttles and faults with full jitter, at most 4 attempts."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(connect_timeout=3, read_timeout=15, retries={"mode": "standard", "total_max_attempts": 4})
+    return boto3.client(service, config=config)  # type: ignore[call-overload]  # the name is a variable
+
+
+def error_code(error: Exception) -> str:
+    """The code of a botocore ClientError, ``""`` for others."""
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""

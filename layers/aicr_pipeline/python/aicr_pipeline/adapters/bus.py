@@ -1,0 +1,56 @@
+"""Events on the bus and messages to people."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aicr_pipeline.errors import TransientError
+from aicr_pipeline.model.reasons import Reason
+
+SOURCE = "aicr.pipeline"
+
+
+class Bus:
+    """EventBridge. An event is a wake-up or an announcement; it carries no truth."""
+
+    def __init__(self, events: Any, bus: str, cluster: str) -> None:
+        self._events = events
+        self._bus = bus
+        self._cluster = cluster
+
+    def announce(self, detail_type: str, detail: Mapping[str, Any]) -> None:
+        """Put one event.
+
+        Raises
+        ------
+        TransientError
+            When the bus did not take it: PutEvents reports failures in its answer.
+        """
+        entry = {
+            "Source": SOURCE,
+            "DetailType": detail_type,
+            "Detail": json.dumps({"cluster": self._cluster, **detail}),
+            "EventBusName": self._bus,
+        }
+        answer = self._events.put_events(Entries=[entry])
+        if answer.get("FailedEntryCount"):
+            code = answer["Entries"][0].get("ErrorCode", "unknown")
+            raise TransientError(Reason.Resolving, f"The event {detail_type!r} was not taken by the bus: {code}.")
+
+
+class Notifier:
+    """SNS: one topic per approver."""
+
+    def __init__(self, sns: Any, topics: Mapping[str, str]) -> None:
+        self._sns = sns
+        self.topics = topics
+
+    def send(self, approver: str, subject: str, message: str) -> None:
+        """Publish to one approver. The subject is cut to what SNS takes: under 100 printable ASCII characters."""
+        plain = "".join(c if 32 <= ord(c) < 127 else " " for c in subject)
+        self._sns.publish(TopicArn=self.topics[approver], Subject=plain[:99], Message=message)
+
+    def send_all(self, subject: str, message: str) -> None:
+        """Publish the same text to everyone."""
+        for approver in self.topics:
+            self.send(approver, subject, message)

@@ -1,0 +1,125 @@
+"""The ledger and the inbox: two S3 buckets. The ledger is written once per key, and never deleted from."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from aicr_pipeline.adapters.aws import error_code
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.reasons import Reason
+
+_GONE = {"NoSuchKey", "404", "NotFound", "NoSuchVersion"}
+
+
+class Ledger:
+    """Write-once documents. ``If-None-Match: *`` makes the first writer the only one."""
+
+    def __init__(self, s3: Any, bucket: str) -> None:
+        self._s3 = s3
+        self.bucket = bucket
+
+    def put_once(self, key: str, body: bytes, content_type: str = "application/json") -> bool:
+        """Write a key that nobody wrote before.
+
+        Returns
+        -------
+        bool
+            True when this call wrote it; False when somebody did before. What they wrote is then the
+            truth: read it.
+
+        Raises
+        ------
+        TransientError
+            ``Conflict`` while another writer is at it.
+        """
+        try:
+            self._s3.put_object(
+                Bucket=self.bucket,
+                Key=key,
+                Body=body,
+                ContentType=content_type,
+                IfNoneMatch="*",
+                ChecksumAlgorithm="SHA256",
+            )
+        except ClientError as error:
+            code = error_code(error)
+            if code == "PreconditionFailed":
+                return False
+            if code == "ConditionalRequestConflict":
+                raise TransientError(Reason.Conflict, f"Another writer is at ledger key {key}.") from None
+            raise
+        return True
+
+    def put_same(self, key: str, body: bytes, content_type: str = "application/json") -> None:
+        """Write once, where a second writer must bring the same bytes.
+
+        Raises
+        ------
+        PipelineError
+            ``Conflict`` when other bytes stand under the key.
+        """
+        if not self.put_once(key, body, content_type) and self.get(key) != body:
+            raise PipelineError(
+                Reason.Conflict, f"Ledger key {key} already holds other content, and the ledger is written once."
+            )
+
+    def get(self, key: str) -> bytes | None:
+        """The content, or None when the key was never written."""
+        try:
+            body: bytes = self._s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            if error_code(error) in _GONE:
+                return None
+            raise
+        return body
+
+    def get_json(self, key: str) -> Any:
+        """The parsed content, or None when the key was never written."""
+        body = self.get(key)
+        return None if body is None else json.loads(body)
+
+    def keys(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Pairs of key and last-modified time (ISO) under a prefix."""
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
+            for item in page.get("Contents", []):
+                yield item["Key"], item["LastModified"].isoformat()
+
+
+@dataclass(frozen=True)
+class InboxObject:
+    """One version of an inbox object."""
+
+    version: str
+    size: int
+    body: bytes
+
+
+class Inbox:
+    """The bucket that people write their wish into."""
+
+    def __init__(self, s3: Any, bucket: str) -> None:
+        self._s3 = s3
+        self.bucket = bucket
+
+    def current_version(self, key: str) -> str | None:
+        """Version id of the current object, or None when there is none (or it was deleted)."""
+        try:
+            head: Mapping[str, Any] = self._s3.head_object(Bucket=self.bucket, Key=key)
+        except ClientError as error:
+            if error_code(error) in _GONE:
+                return None
+            raise
+        return str(head["VersionId"])
+
+    def read(self, key: str, version: str, most_bytes: int) -> InboxObject | None:
+        """One version, at most ``most_bytes + 1`` of it; None when it does not exist."""
+        try:
+            answer = self._s3.get_object(Bucket=self.bucket, Key=key, VersionId=version)
+        except ClientError as error:
+            if error_code(error) in _GONE:
+                return None
+            raise
+        return InboxObject(version, int(answer["ContentLength"]), answer["Body"].read(most_bytes + 1))
