@@ -1,0 +1,88 @@
+"""State "Check prerequisites": nothing else runs before all of this holds."""
+
+from typing import Any
+
+from aicr_pipeline.adapters.argocd import ArgoCd
+from aicr_pipeline.adapters.cluster import Cluster
+from aicr_pipeline.adapters.ledger import Inbox
+from aicr_pipeline.adapters.registry_auth import Credentials
+from aicr_pipeline.adapters.runtimes import pinned, read_runtime
+from aicr_pipeline.decide import versions
+from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.step import StepEvent
+
+
+def check_prerequisites(
+    step: StepEvent,
+    config: ClusterConfig,
+    inbox: Inbox,
+    cluster: Cluster,
+    argocd: ArgoCd,
+    credentials: Credentials,
+) -> dict[str, Any]:
+    """Check the wish, the pins, the cluster and the registry's credentials, cheapest first.
+
+    Returns
+    -------
+    dict
+        ``kubernetes`` and ``aicr``: the versions found and pinned.
+
+    Raises
+    ------
+    PipelineError
+        With the reason of the first thing that is missing.
+    """
+    runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
+    aicr = pinned(runtime, config.aicr)
+    versions.check_aicr_supported(aicr.version, aicr)
+    if runtime.spec.validation.deployment == "Required" and not config.validation.enabled:
+        raise PipelineError(
+            Reason.ValidationUnavailable,
+            "spec.validation.deployment is Required, but validation.enabled is false in the configuration. "
+            "Enable it, or set spec.validation.deployment: Disabled.",
+        )
+    kubernetes = _kubernetes_version(cluster)
+    _engine(config, argocd)
+    _namespaces(config, cluster)
+    credentials.get()
+    return {"kubernetes": kubernetes, "aicr": aicr.version}
+
+
+def _kubernetes_version(cluster: Cluster) -> str:
+    found = str((cluster.get("/version") or {}).get("gitVersion", ""))
+    numbers = versions.numbers(found)
+    if numbers is None or numbers[:2] < versions.KUBERNETES_FLOOR:
+        raise PipelineError(
+            Reason.KubernetesUnsupported,
+            f"The cluster runs Kubernetes {found or '(unknown)'}; 1.34 or later is needed. Upgrade the control plane.",
+        )
+    return found
+
+
+def _engine(config: ClusterConfig, argocd: ArgoCd) -> None:
+    if not argocd.is_installed():
+        raise PipelineError(
+            Reason.EngineMissing,
+            f"The cluster has no Argo CD: the Application CRD is missing. Install Argo CD in {config.engine.namespace}.",
+        )
+    if argocd.project() is None:
+        raise PipelineError(
+            Reason.ProjectMissing,
+            f"AppProject {config.engine.project} is missing in {config.engine.namespace}. Apply the cluster manifests.",
+        )
+
+
+def _namespaces(config: ClusterConfig, cluster: Cluster) -> None:
+    needed = {component.name for component in config.namespaces.components} | {SYSTEM_NAMESPACE}
+    if config.validation.enabled:
+        needed.add(VALIDATION_NAMESPACE)
+    present = {item["metadata"]["name"] for item in cluster.list("/api/v1/namespaces")}
+    missing = sorted(needed - present)
+    if missing:
+        raise PipelineError(
+            Reason.NamespaceMissing,
+            f"Namespaces are missing: {', '.join(missing)}. Apply the cluster manifests; the pipeline creates none.",
+        )

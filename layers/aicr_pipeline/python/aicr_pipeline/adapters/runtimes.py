@@ -1,0 +1,34 @@
+"""The wish of a run: the exact version of the inbox object that started it."""
+
+from aicr_pipeline.adapters.ledger import Inbox
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import Aicr
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import RUNTIME_KEY, ClusterRuntime, parse_runtime
+
+MOST_BYTES = 256 << 10
+
+
+def read_runtime(inbox: Inbox, version: str) -> ClusterRuntime:
+    """Read and parse one version of the runtime.
+
+    Raises
+    ------
+    PipelineError
+        ``Deleting`` when that version is gone, ``ContentTooLarge``, or ``InvalidRuntime`` with paths.
+    """
+    found = inbox.read(RUNTIME_KEY, version, MOST_BYTES)
+    if found is None:
+        raise PipelineError(Reason.Deleting, f"Version {version} of {RUNTIME_KEY} was deleted; nothing is removed.")
+    if found.size > MOST_BYTES:
+        raise PipelineError(
+            Reason.ContentTooLarge, f"{RUNTIME_KEY} has {found.size} bytes; a runtime may have {MOST_BYTES}."
+        )
+    return parse_runtime(found.body)
+
+
+def pinned(runtime: ClusterRuntime, aicr: Aicr) -> Aicr:
+    """The AICR to use: the runtime's own pin, else the configuration's."""
+    own = runtime.spec.aicr
+    return aicr if own is None else aicr.model_copy(update={"version": own.version, "image": own.image})
+

@@ -1,0 +1,61 @@
+"""What every handler behind a state does around its action: parse, log, run, turn a domain end into data.
+
+A domain end is data (``{"outcome": {"reason", "message"}}``) for the Choice that follows. Transient
+errors and everything unexpected are raised: the state machine retries, then stops there, redrivable.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.parser import parse
+
+from aicr_pipeline import wiring
+from aicr_pipeline.clock import now, rfc3339
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.step import StepEvent
+
+logger = Logger()
+metrics = Metrics()
+
+Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
+
+
+def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
+    """Make a Lambda handler of an action that takes the parsed step."""
+
+    @logger.inject_lambda_context
+    @metrics.log_metrics
+    def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+        step = parse(event=event, model=StepEvent)
+        fields = {
+            "state": step.state,
+            "execution": step.execution,
+            "cluster": step.input.get("cluster"),
+            "rollout": step.input.get("rollout"),
+            "plan": step.input.get("toPlan"),
+            "release": (step.item or {}).get("release"),
+        }
+        logger.append_keys(**{name: value for name, value in fields.items() if value})
+        try:
+            result = action(step)
+        except PipelineError as error:
+            metrics.add_metric(name="StepRefused", unit=MetricUnit.Count, value=1)
+            if error.retry:
+                logger.warning("transient: %s", error)
+                raise
+            logger.warning("refused: %s", error)
+            if step.token is None:
+                return error.outcome()
+            deadline = rfc3339(now() + timedelta(hours=1))
+            return wiring.waits().end(step, error.outcome(), deadline)
+        logger.info("done", extra={"result": _small(result)})
+        return result
+
+    return handler
+
+
+def _small(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if isinstance(value, str | int | float | bool)}

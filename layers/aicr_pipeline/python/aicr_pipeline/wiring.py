@@ -1,0 +1,129 @@
+"""Adapters as the functions use them: built once per process from the environment, when first asked for.
+
+Heavy libraries are imported by the functions that need them only: the Kubernetes client costs most of
+a cold start.
+"""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from aicr_pipeline import env
+from aicr_pipeline.adapters import aws
+from aicr_pipeline.adapters.bus import Bus, Notifier
+from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.waits import Waits
+from aicr_pipeline.clock import now
+from aicr_pipeline.model.config import ClusterConfig
+
+if TYPE_CHECKING:
+    from aicr_pipeline.adapters.argocd import ArgoCd
+    from aicr_pipeline.adapters.cluster import Cluster
+    from aicr_pipeline.adapters.ecr import EcrCredentials
+    from aicr_pipeline.adapters.mirror import Destination
+    from aicr_pipeline.adapters.registry_auth import Credentials
+    from aicr_pipeline.adapters.signer import Signer
+
+
+def config() -> ClusterConfig:
+    """The cluster's configuration."""
+    return env.cluster_config()
+
+
+@cache
+def ledger() -> Ledger:
+    """The ledger bucket."""
+    return Ledger(aws.client("s3"), env.text("LEDGER_BUCKET"))
+
+
+@cache
+def inbox() -> Inbox:
+    """The inbox bucket."""
+    return Inbox(aws.client("s3"), env.text("INBOX_BUCKET"))
+
+
+@cache
+def coordination() -> Coordination:
+    """The coordination table."""
+    return Coordination(aws.client("dynamodb"), env.text("COORDINATION_TABLE"))
+
+
+@cache
+def bus() -> Bus:
+    """The event bus."""
+    return Bus(aws.client("events"), env.text("EVENT_BUS"), config().cluster.name)
+
+
+@cache
+def waits() -> Waits:
+    """How a state registers its wait."""
+    return Waits(coordination(), bus(), now)
+
+
+@cache
+def notifier() -> Notifier:
+    """The approvers' topics."""
+    return Notifier(aws.client("sns"), env.mapping("APPROVER_TOPICS"))
+
+
+@cache
+def approval_key() -> bytes:
+    """The key of approval links, from Secrets Manager; kept for the life of the process."""
+    secret = aws.client("secretsmanager").get_secret_value(SecretId=env.text("APPROVAL_KEY_ARN"))
+    return str(secret["SecretString"]).encode()
+
+
+@cache
+def cluster() -> "Cluster":
+    """The Kubernetes API, as this function's role."""
+    from aicr_pipeline.adapters.cluster import connect
+
+    return connect(config(), aws.client)
+
+
+@cache
+def argocd() -> "ArgoCd":
+    """Argo CD's objects."""
+    from aicr_pipeline.adapters.argocd import ArgoCd
+
+    return ArgoCd(cluster(), config().engine)
+
+
+@cache
+def signer() -> "Signer":
+    """The evidence key."""
+    from aicr_pipeline.adapters.signer import Signer
+
+    return Signer(aws.client("kms"), env.text("SIGNING_KEY_ARN"))
+
+
+@cache
+def ecr() -> "EcrCredentials":
+    """ECR tokens with this function's rights."""
+    from aicr_pipeline.adapters.ecr import EcrCredentials
+
+    return EcrCredentials(aws.client("ecr"), now)
+
+
+@cache
+def registry_credentials() -> "Credentials":
+    """For the runtime registry: minted with ``aws``, an administrator's with ``static``."""
+    from aicr_pipeline.adapters.registry_auth import StaticCredentials
+
+    auth = config().registry.auth
+    if auth.provider == "static":
+        return StaticCredentials(aws.client("secretsmanager"), str(auth.secret_arn))
+    return ecr()
+
+
+@cache
+def registry() -> "Destination":
+    """The cluster's prefix in its registry."""
+    from aicr_pipeline.adapters.chart_sources import plain_hosts
+    from aicr_pipeline.adapters.http import Transport
+    from aicr_pipeline.adapters.mirror import Destination
+
+    wanted = config().registry
+    return Destination(
+        wanted.host, wanted.prefix, Transport(plain_hosts(wanted)), registry_credentials(), wanted.upstreams
+    )
