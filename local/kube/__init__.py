@@ -40,3 +40,62 @@ As on the real server: a Pod that has ``spec.nodeName`` and is not finished is o
 propagation policy orphan their Pods and Secrets. Applications have no status subresource: ``merge_status`` answers
 404, ``status`` and ``operation`` are written with ``merge``, and every such write raises ``metadata.generation``.
 """
+
+from local.kube.errors import ApiError
+from local.kube.objects import Object
+from local.kube.options import DeleteOptions, WriteOptions
+from local.kube.resources import (
+    ADMISSION_POLICIES,
+    ADMISSION_POLICY_BINDINGS,
+    APP_PROJECTS,
+    APPLICATIONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Ref,
+)
+from local.kube.storage import Subscription, Watch, WatchEvent
+from local.kube.store import Store
+
+__all__ = [
+    "ADMISSION_POLICIES",
+    "ADMISSION_POLICY_BINDINGS",
+    "APPLICATIONS",
+    "APP_PROJECTS",
+    "CLUSTER_ROLES",
+    "CLUSTER_ROLE_BINDINGS",
+    "CONFIG_MAPS",
+    "CUSTOM_RESOURCE_DEFINITIONS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "ROLES",
+    "ROLE_BINDINGS",
+    "SECRETS",
+    "SERVICES",
+    "SERVICE_ACCOUNTS",
+    "ApiError",
+    "DeleteOptions",
+    "Object",
+    "Ref",
+    "Store",
+    "Subscription",
+    "Watch",
+    "WatchEvent",
+    "WriteOptions",
+]

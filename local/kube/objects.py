@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
-def copy_json(value: Any) -> Any:
+def copy_json(value: T) -> T:
     """A deep copy of a JSON value; several times faster than copy.deepcopy, which also follows cycles."""
+    return _copy(value)  # type: ignore[no-any-return]
+
+
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: copy_json(item) for key, item in value.items()}
+        return {key: _copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [copy_json(item) for item in value]
+        return [_copy(item) for item in value]
     return value
 
 
