@@ -1,0 +1,9 @@
+"""The AWS side as a CDK app: one construct per capability, ``stack.py`` only wires them."""
+
+import sys
+from pathlib import Path
+
+# The stack reads the program's own configuration model, which is a layer and not an installed package.
+_PROGRAM = str(Path(__file__).resolve().parent.parent / "layers" / "aicr_pipeline" / "python")
+if _PROGRAM not in sys.path:
+    sys.path.insert(0, _PROGRAM)

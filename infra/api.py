@@ -1,0 +1,91 @@
+"""The public front: the approval pages, and nothing else."""
+
+import json
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_apigatewayv2 as apigw
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.findings import acknowledge
+
+PAGE = "/approvals/{rollout}/{approver}"
+
+
+class Api(Construct):
+    """An HTTP API. Made before the function that serves it, which must know its address."""
+
+    def __init__(self, scope: Construct, id: str, *, cluster: str, log_retention: logs.RetentionDays) -> None:
+        super().__init__(scope, id)
+        self.api = apigw.CfnApi(
+            self,
+            "Api",
+            name=f"aicr-pipeline-{cluster}",
+            protocol_type="HTTP",
+            description=f"Approval pages of aicr-pipeline-{cluster}",
+        )
+        self.log_group = logs.LogGroup(
+            self,
+            "AccessLog",
+            log_group_name=f"/aicr-pipeline/{cluster}/api-access",
+            retention=log_retention,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        apigw.CfnStage(
+            self,
+            "Stage",
+            api_id=self.api.ref,
+            stage_name="$default",
+            auto_deploy=True,
+            access_log_settings=apigw.CfnStage.AccessLogSettingsProperty(
+                destination_arn=self.log_group.log_group_arn,
+                # Never the path: it names the approver and, with the query, carries the link's secret.
+                format=json.dumps(
+                    {
+                        "requestId": "$context.requestId",
+                        "routeKey": "$context.routeKey",
+                        "status": "$context.status",
+                    }
+                ),
+            ),
+            default_route_settings=apigw.CfnStage.RouteSettingsProperty(
+                throttling_rate_limit=10, throttling_burst_limit=20
+            ),
+        )
+        self.url = self.api.attr_api_endpoint
+
+    def serve(self, function: lambda_.Function, source_arn: str) -> None:
+        """Route the pages to ``function``; ``source_arn`` is the pattern of this API's routes."""
+        integration = apigw.CfnIntegration(
+            self,
+            "Integration",
+            api_id=self.api.ref,
+            integration_type="AWS_PROXY",
+            integration_uri=function.function_arn,
+            payload_format_version="2.0",
+        )
+        # HTTP APIs do not answer HEAD by the GET route.
+        for method in ("GET", "HEAD", "POST"):
+            route = apigw.CfnRoute(
+                self,
+                method.capitalize(),
+                api_id=self.api.ref,
+                route_key=f"{method} {PAGE}",
+                target=f"integrations/{integration.ref}",
+                authorization_type="NONE",
+            )
+            acknowledge(
+                route,
+                "AwsSolutions-APIG4",
+                "People open it from a message; a browser sends no token by itself. The function checks the "
+                "link's secret, form nonce and digest on every request, and reading changes nothing.",
+            )
+        lambda_.CfnPermission(
+            self,
+            "Permission",
+            action="lambda:InvokeFunction",
+            function_name=function.function_arn,
+            principal="apigateway.amazonaws.com",
+            source_arn=source_arn,
+        )

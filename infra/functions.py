@@ -1,0 +1,160 @@
+"""The functions: one per state or event source, each with its own folder, role and log group.
+
+Memory is also CPU. Functions that face Kubernetes get 1,024 MB because importing its client is what they
+spend most of a cold start on; `mirror_chart` because network throughput grows with memory; pages because a
+person waits. The rest make a few API calls.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """What the stack must know of a function; its rights are in ``rights.py``."""
+
+    name: str
+    purpose: str
+    timeout_seconds: int
+    memory_mb: int = 512
+    faces_kubernetes: bool = False
+    environment: tuple[str, ...] = ()
+    #: Attempts after the first of an asynchronous invocation; None for functions that are only called.
+    async_retries: int | None = None
+
+
+_WAITS = ("COORDINATION_TABLE", "EVENT_BUS")
+
+FUNCTIONS: tuple[FunctionSpec, ...] = (
+    # resolve
+    FunctionSpec("check_prerequisites", "What must hold before anything runs", 60, 1024, True),
+    FunctionSpec("take_snapshot", "Starts AICR's snapshot Job", 60, 1024, True, _WAITS),
+    FunctionSpec("render_bundle", "Starts AICR's render Job", 60, 1024, True, ("LEDGER_BUCKET", *_WAITS)),
+    FunctionSpec(
+        "read_bundle", "Reads the rendered bundle from the registry", 120, 1024, False, ("LEDGER_BUCKET",)
+    ),
+    # A 100 MiB chart over a slow source takes minutes; Lambda's limit is 15.
+    FunctionSpec("mirror_chart", "Copies one chart into the registry", 600, 1024, False, ("LEDGER_BUCKET",)),
+    FunctionSpec("write_plan", "Writes the plan, once", 60, 512, False, ("LEDGER_BUCKET",)),
+    FunctionSpec(
+        "announce_plan",
+        "Announces the plan if it is still the target",
+        60,
+        512,
+        False,
+        ("INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
+    ),
+    FunctionSpec(
+        "record_resolve", "Records why a resolve ended", 60, 512, False, ("LEDGER_BUCKET", "EVENT_BUS")
+    ),
+    # rollout
+    FunctionSpec("assess_transition", "Compares two plans", 60, 1024, True, ("LEDGER_BUCKET",)),
+    FunctionSpec(
+        "request_approval",
+        "Asks people",
+        60,
+        512,
+        False,
+        ("LEDGER_BUCKET", *_WAITS, "APPROVER_TOPICS", "APPROVAL_KEY_ARN", "APPROVAL_URL"),
+    ),
+    FunctionSpec(
+        "check_gate", "Whether the next step may run", 60, 1024, True, ("LEDGER_BUCKET", "COORDINATION_TABLE")
+    ),
+    FunctionSpec("apply_release", "Writes one Application", 60, 1024, True, ("LEDGER_BUCKET",)),
+    FunctionSpec("wait_until_ready", "Registers the waiter for a release", 30, 512, False, _WAITS),
+    FunctionSpec(
+        "validate_deployment", "Starts AICR's validation Job", 60, 1024, True, ("LEDGER_BUCKET", *_WAITS)
+    ),
+    FunctionSpec(
+        "confirm_criteria", "Starts the post-install snapshot", 60, 1024, True, ("LEDGER_BUCKET", *_WAITS)
+    ),
+    FunctionSpec(
+        "bind_evidence",
+        "Signs what happened",
+        120,
+        512,
+        False,
+        ("LEDGER_BUCKET", "SIGNING_KEY_ARN", "ROLLOUT_MACHINE_ARN"),
+    ),
+    FunctionSpec(
+        "record_outcome",
+        "Writes the outcome and tells people",
+        60,
+        512,
+        False,
+        ("LEDGER_BUCKET", *_WAITS, "APPROVER_TOPICS"),
+    ),
+    # event sources
+    FunctionSpec(
+        "start_resolve",
+        "A runtime was submitted",
+        60,
+        512,
+        False,
+        ("INBOX_BUCKET", "RESOLVE_MACHINE_ARN"),
+        async_retries=2,
+    ),
+    FunctionSpec(
+        "start_rollout",
+        "A plan is ready",
+        60,
+        512,
+        False,
+        ("LEDGER_BUCKET", *_WAITS, "ROLLOUT_MACHINE_ARN"),
+        async_retries=2,
+    ),
+    # Loops for most of a minute while releases or Jobs are waited for, then finishes the look it began.
+    # Never retried: the next minute's run sees the same world.
+    FunctionSpec(
+        "sweep_waiters",
+        "Looks at what is waited for and answers",
+        120,
+        1024,
+        True,
+        ("LEDGER_BUCKET", "COORDINATION_TABLE", "RESOLVE_MACHINE_ARN", "ROLLOUT_MACHINE_ARN"),
+        async_retries=0,
+    ),
+    FunctionSpec(
+        "refresh_credentials", "Keeps Argo CD's registry token fresh", 60, 1024, True, async_retries=2
+    ),
+    FunctionSpec(
+        "record_stall",
+        "Records executions that infrastructure ended",
+        60,
+        512,
+        False,
+        ("LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS", "APPROVER_TOPICS"),
+        async_retries=2,
+    ),
+    FunctionSpec(
+        "serve_approvals",
+        "The approval pages",
+        15,
+        1024,
+        False,
+        ("LEDGER_BUCKET", "APPROVAL_KEY_ARN", "APPROVAL_URL"),
+    ),
+)
+
+BY_NAME = {function.name: function for function in FUNCTIONS}
+
+RESOLVE_FUNCTIONS = (
+    "check_prerequisites",
+    "take_snapshot",
+    "render_bundle",
+    "read_bundle",
+    "mirror_chart",
+    "write_plan",
+    "announce_plan",
+    "record_resolve",
+)
+ROLLOUT_FUNCTIONS = (
+    "assess_transition",
+    "request_approval",
+    "check_gate",
+    "apply_release",
+    "wait_until_ready",
+    "validate_deployment",
+    "confirm_criteria",
+    "bind_evidence",
+    "record_outcome",
+)

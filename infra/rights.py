@@ -1,0 +1,282 @@
+"""What each function may do in AWS, beyond its logs: one entry a function, for the security review.
+
+A wildcard carries its reason (``why``), which becomes the acknowledgement of the finding it causes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aicr_pipeline.model.config import ClusterConfig
+
+from infra.ecr_host import EcrHost
+from infra.findings import Right
+
+_UNDER = "Keys under this prefix are named by what they hold; they cannot be listed in advance."
+_REPOSITORIES = "Repositories under this prefix are created by the first push of each chart or bundle."
+
+_PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
+_PUSH = (
+    *_PULL,
+    "ecr:CreateRepository",
+    "ecr:InitiateLayerUpload",
+    "ecr:UploadLayerPart",
+    "ecr:CompleteLayerUpload",
+    "ecr:PutImage",
+)
+
+
+@dataclass(frozen=True)
+class Arns:
+    """What rights speak of. Strings may hold CDK tokens."""
+
+    inbox: str
+    ledger: str
+    table: str
+    bus: str
+    approval_key: str
+    signing_key: str
+    notification_key: str
+    topics: tuple[str, ...]
+    #: Unqualified ARN of each machine, and the ARN pattern of its executions.
+    resolve_machine: str
+    rollout_machine: str
+    resolve_executions: str
+    rollout_executions: str
+    eks_cluster: str
+
+
+@dataclass(frozen=True)
+class Grants:
+    """Makes rights for one cluster's functions."""
+
+    arns: Arns
+    config: ClusterConfig
+    ecr: EcrHost | None
+
+    def of(self, function: str) -> tuple[Right, ...]:
+        """All rights of ``function`` in AWS, beyond logs, traces and network interfaces."""
+        return _RIGHTS[function](self)
+
+    def inbox(self) -> tuple[Right, ...]:
+        """Read the wish, at a version too. Listing is what turns a missing key into 404 instead of 403."""
+        return (
+            Right(("s3:GetObject", "s3:GetObjectVersion"), (f"{self.arns.inbox}/runtimes/cluster.yaml",)),
+            Right(("s3:ListBucket",), (self.arns.inbox,)),
+        )
+
+    def read(self, *keys: str) -> tuple[Right, ...]:
+        """Read the ledger under ``keys``. Listing is what turns a missing key into 404 instead of 403."""
+        return (
+            Right(
+                ("s3:GetObject", "s3:GetObjectVersion"),
+                tuple(f"{self.arns.ledger}/{key}" for key in keys),
+                _UNDER,
+            ),
+            Right(("s3:ListBucket",), (self.arns.ledger,)),
+        )
+
+    def write(self, *keys: str) -> tuple[Right, ...]:
+        """Put new objects; the bucket refuses a second one under a key."""
+        return (Right(("s3:PutObject",), tuple(f"{self.arns.ledger}/{key}" for key in keys), _UNDER),)
+
+    def items(self, actions: tuple[str, ...], *partitions: str) -> tuple[Right, ...]:
+        """Items of the coordination table, only under the named partition keys."""
+        return (
+            Right(
+                tuple(f"dynamodb:{action}" for action in actions),
+                (self.arns.table,),
+                conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": list(partitions)}},
+            ),
+        )
+
+    def waiter(self) -> tuple[Right, ...]:
+        """Register a waiter and say so; a retry replaces its own row."""
+        return (*self.items(("GetItem", "PutItem", "UpdateItem"), "WAITERS"), *self.events())
+
+    def events(self) -> tuple[Right, ...]:
+        """Put events of our own source only."""
+        return (
+            Right(
+                ("events:PutEvents",),
+                (self.arns.bus,),
+                conditions={"StringEquals": {"events:source": "aicr.pipeline"}},
+            ),
+        )
+
+    def login(self) -> tuple[Right, ...]:
+        """A token for ECR; or the administrator's credentials for another registry."""
+        secret = self.config.registry.auth.secret_arn
+        if secret is not None:
+            # Secrets Manager ends each ARN with six characters of its own; the configuration holds the whole.
+            return (Right(("secretsmanager:GetSecretValue",), (secret,)),)
+        return (
+            Right(
+                ("ecr:GetAuthorizationToken",),
+                ("*",),
+                "ecr:GetAuthorizationToken has no resource; the token carries only this role's rights.",
+            ),
+        )
+
+    def pull(self, *folders: str) -> tuple[Right, ...]:
+        """Pull from repositories under the prefix."""
+        return (*self.login(), *self._repositories(_PULL, folders))
+
+    def push(self, *folders: str) -> tuple[Right, ...]:
+        """Pull from, push to and create repositories under the prefix. Never delete."""
+        return (*self.login(), *self._repositories(_PUSH, folders))
+
+    def _repositories(self, actions: tuple[str, ...], folders: tuple[str, ...]) -> tuple[Right, ...]:
+        if self.ecr is None:
+            return ()
+        prefix = self.config.registry.prefix
+        arns = tuple(self.ecr.repositories(f"{prefix}/{folder}/*") for folder in folders)
+        return (Right(actions, arns, _REPOSITORIES),)
+
+    def publish(self) -> tuple[Right, ...]:
+        """Tell approvers."""
+        return (
+            Right(("sns:Publish",), self.arns.topics),
+            Right(("kms:GenerateDataKey", "kms:Decrypt"), (self.arns.notification_key,)),
+        )
+
+    def links(self) -> tuple[Right, ...]:
+        """Make or check approval links."""
+        return (Right(("secretsmanager:GetSecretValue",), (self.arns.approval_key,)),)
+
+    def start(self, machine: str, executions: str) -> tuple[Right, ...]:
+        """Start through the alias, and look at what has the name already."""
+        return (
+            Right(("states:StartExecution",), (f"{machine}:live",)),
+            Right(
+                ("states:DescribeExecution",),
+                (executions,),
+                "Executions are named by what they are for; only this machine's may be described.",
+            ),
+        )
+
+    def answer(self) -> tuple[Right, ...]:
+        """Answer task tokens of our two machines."""
+        machines = (self.arns.resolve_machine, self.arns.rollout_machine)
+        return (
+            Right(
+                ("states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat"),
+                (*machines, *(f"{machine}:*" for machine in machines)),
+                "Executions run under published versions of the two machines, which are numbered.",
+            ),
+        )
+
+    def sign(self) -> tuple[Right, ...]:
+        """Sign a digest; read the public key."""
+        return (
+            Right(
+                ("kms:Sign",),
+                (self.arns.signing_key,),
+                conditions={"StringEquals": {"kms:MessageType": "DIGEST"}},
+            ),
+            Right(("kms:GetPublicKey",), (self.arns.signing_key,)),
+        )
+
+    def executions(self) -> tuple[Right, ...]:
+        """What the evidence says of its own execution."""
+        return (
+            Right(
+                ("states:DescribeExecution",),
+                (self.arns.rollout_executions,),
+                "Executions are named by what they are for; only this machine's may be described.",
+            ),
+        )
+
+
+_LOCK = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
+
+_RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
+    "check_prerequisites": lambda g: g.login(),
+    "take_snapshot": lambda g: g.waiter(),
+    # The token in the Job's Secret is this role's: it reaches bundles/ and nothing else.
+    "render_bundle": lambda g: (
+        *g.read("resolves/*"),
+        *g.write("resolves/*"),
+        *g.waiter(),
+        *g.push("bundles"),
+    ),
+    "read_bundle": lambda g: (*g.read("resolves/*"), *g.write("resolves/*"), *g.pull("bundles")),
+    "mirror_chart": lambda g: (
+        *g.read("resolves/*"),
+        *g.write("resolves/*"),
+        *g.push("charts", "wrappers"),
+    ),
+    "write_plan": lambda g: (*g.read("resolves/*", "plans/*"), *g.write("plans/*")),
+    "announce_plan": lambda g: (
+        *g.inbox(),
+        *g.read("plans/*"),
+        *g.items(("GetItem", "PutItem", "UpdateItem"), "TARGET", "ANNOUNCED"),
+        *g.events(),
+    ),
+    "record_resolve": lambda g: (*g.read("resolves/*"), *g.write("resolves/*"), *g.events()),
+    "assess_transition": lambda g: (*g.read("plans/*", "rollouts/*"), *g.write("rollouts/*/report.json")),
+    "request_approval": lambda g: (
+        *g.read("plans/*", "rollouts/*"),
+        *g.write("rollouts/*/request.json"),
+        *g.waiter(),
+        *g.publish(),
+        *g.links(),
+    ),
+    "check_gate": lambda g: (
+        *g.read("plans/*", "rollouts/*"),
+        *g.items(("GetItem",), "LOCK", "TARGET", "WAITERS"),
+    ),
+    "apply_release": lambda g: g.read("plans/*"),
+    "wait_until_ready": lambda g: g.waiter(),
+    # As with render_bundle: the Job's token reaches evidence/ and nothing else.
+    "validate_deployment": lambda g: (
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.waiter(),
+        *g.push("evidence"),
+    ),
+    "confirm_criteria": lambda g: (*g.read("plans/*", "rollouts/*", "resolves/*"), *g.waiter()),
+    "bind_evidence": lambda g: (
+        *g.read("*"),
+        *g.write("evidence/*"),
+        *g.push("evidence"),
+        *g.sign(),
+        *g.executions(),
+    ),
+    "record_outcome": lambda g: (
+        *g.read("rollouts/*"),
+        *g.write("rollouts/*/outcome.json"),
+        *g.items(("GetItem", "DeleteItem"), "LOCK"),
+        *g.events(),
+        *g.publish(),
+    ),
+    "start_resolve": lambda g: (*g.inbox(), *g.start(g.arns.resolve_machine, g.arns.resolve_executions)),
+    "start_rollout": lambda g: (
+        *g.read("plans/*", "rollouts/*"),
+        *g.write("rollouts/*/rollout.json"),
+        *g.items(_LOCK, "LOCK"),
+        *g.items(("GetItem",), "TARGET"),
+        *g.events(),
+        *g.start(g.arns.rollout_machine, g.arns.rollout_executions),
+    ),
+    # It collects what Jobs write into ConfigMaps, and is the only one that answers task tokens.
+    "sweep_waiters": lambda g: (
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
+        *g.items(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"), "WAITERS", "LEASE"),
+        *g.items(("GetItem", "Query"), "LOCK", "TARGET"),
+        *g.answer(),
+    ),
+    # The token it writes into Argo CD's Secret is this role's: it only pulls charts.
+    "refresh_credentials": lambda g: g.pull("charts", "wrappers"),
+    "record_stall": lambda g: (
+        *g.read("rollouts/*", "resolves/*"),
+        *g.write("rollouts/*/stalls/*"),
+        *g.items(_LOCK, "LOCK"),
+        *g.events(),
+        *g.publish(),
+    ),
+    "serve_approvals": lambda g: (
+        *g.read("rollouts/*", "plans/*"),
+        *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*"),
+        *g.links(),
+    ),
+}

@@ -1,0 +1,72 @@
+"""What runs by the clock (EventBridge Scheduler)."""
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.findings import Right, give
+
+
+class Schedules(Construct):
+    """The sweep and, where the pipeline keeps Argo CD's token, its refresh. A rate starts at once."""
+
+    def __init__(self, scope: Construct, id: str, *, cluster: str, sweep: lambda_.Function) -> None:
+        super().__init__(scope, id)
+        self._group = scheduler.CfnScheduleGroup(self, "Group", name=f"aicr-pipeline-{cluster}")
+        self.role = iam.Role(
+            self,
+            "Role",
+            # Only schedules of this group, of this account: otherwise anybody's schedule could use the role.
+            assumed_by=iam.ServicePrincipal(
+                "scheduler.amazonaws.com",
+                conditions={
+                    "StringEquals": {
+                        "aws:SourceAccount": Stack.of(self).account,
+                        "aws:SourceArn": self._group.attr_arn,
+                    }
+                },
+            ),
+        )
+        give(self.role, (Right(("lambda:InvokeFunction",), (sweep.function_arn,)),))
+        scheduler.CfnSchedule(
+            self,
+            "Sweep",
+            description="Looks at what is waited for",
+            group_name=self._group.ref,
+            schedule_expression="rate(1 minute)",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=sweep.function_arn,
+                role_arn=self.role.role_arn,
+                input='{"source":"schedule"}',
+                # A late sweep is worth nothing: the next minute's sees the same world.
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=0, maximum_event_age_in_seconds=60
+                ),
+            ),
+        )
+
+    def refresh(self, function: lambda_.Function, dead_letters: sqs.IQueue) -> None:
+        """Every six hours; a token lives twelve, so one missed run costs nothing."""
+        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
+        dead_letters.grant_send_messages(self.role)
+        scheduler.CfnSchedule(
+            self,
+            "Refresh",
+            description="Renews Argo CD's registry token",
+            group_name=self._group.ref,
+            schedule_expression="rate(6 hours)",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=function.function_arn,
+                role_arn=self.role.role_arn,
+                input='{"source":"schedule"}',
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=10, maximum_event_age_in_seconds=3 * 3600
+                ),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters.queue_arn),
+            ),
+        )

@@ -1,0 +1,69 @@
+"""The key that evidence is signed with. Only ``bind_evidence`` signs, and only digests."""
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+
+class Signing(Construct):
+    """It survives the stack: signatures are verified for as long as evidence is kept."""
+
+    def __init__(self, scope: Construct, id: str, *, cluster: str, signer: iam.IRole) -> None:
+        super().__init__(scope, id)
+        self.key = kms.Key(
+            self,
+            "Key",
+            description=f"Signs the evidence of aicr-pipeline-{cluster}",
+            key_spec=kms.KeySpec.ECC_NIST_P256,
+            key_usage=kms.KeyUsage.SIGN_VERIFY,
+            removal_policy=RemovalPolicy.RETAIN,
+            policy=_policy(Stack.of(self).account, signer),
+        )
+        self.key.add_alias(f"alias/aicr-pipeline-{cluster}-evidence")
+
+
+def _policy(account: str, signer: iam.IRole) -> iam.PolicyDocument:
+    """The account administers the key as usual; three denials hold for it too."""
+    return iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(
+                sid="AccountAdministers",
+                principals=[iam.AccountPrincipal(account)],
+                actions=["kms:*"],
+                resources=["*"],
+            ),
+            iam.PolicyStatement(
+                sid="OnlyBindEvidenceSigns",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:Sign"],
+                resources=["*"],
+                conditions={"ArnNotEquals": {"aws:PrincipalArn": signer.role_arn}},
+            ),
+            iam.PolicyStatement(
+                sid="OnlyDigestsAreSigned",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:Sign"],
+                resources=["*"],
+                conditions={"StringNotEquals": {"kms:MessageType": "DIGEST"}},
+            ),
+            iam.PolicyStatement(
+                sid="OnlyOneAlgorithm",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:Sign"],
+                resources=["*"],
+                conditions={"StringNotEquals": {"kms:SigningAlgorithm": "ECDSA_SHA_256"}},
+            ),
+            # A grant would be a way around the role: nobody may make one.
+            iam.PolicyStatement(
+                sid="NoGrants",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:CreateGrant"],
+                resources=["*"],
+            ),
+        ]
+    )
