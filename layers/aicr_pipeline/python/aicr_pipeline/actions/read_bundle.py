@@ -1,0 +1,48 @@
+"""State "Read bundle": the rendered bundle is fetched by digest, checked, and taken apart."""
+
+from typing import Any
+
+from aicr_pipeline.adapters.artifact import pull_files
+from aicr_pipeline.adapters.http import Counters
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.mirror import Destination
+from aicr_pipeline.adapters.resolves import Resolves
+from aicr_pipeline.adapters.runtimes import pinned, read_runtime
+from aicr_pipeline.decide.bundle import RECIPE, read_bundle as decide_bundle
+from aicr_pipeline.decide.plan import check_namespaces
+from aicr_pipeline.decide.versions import check_recorded
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.step import StepEvent
+
+
+def read_bundle(
+    step: StepEvent, config: ClusterConfig, inbox: Inbox, ledger: Ledger, registry: Destination
+) -> dict[str, Any]:
+    """Read the bundle that the render Job pushed, whose digest is what the registry says of the run's tag.
+
+    Returns
+    -------
+    dict
+        ``digest`` of the artifact, and ``releases``: ``[{"release": name}]`` in order, the Map's items.
+
+    Raises
+    ------
+    PipelineError
+        ``BundleInvalid``, ``AICRVersionMismatch``, ``NamespaceNotAllowed``, ``ChartSourceUnsupported``.
+    """
+    run, tag = str(step.input["run"]), str(step.input["rendering"]["tag"])
+    runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
+    repository = registry.repository("bundles", config.cluster.name, Counters())
+    digest = repository.head_manifest(tag)
+    if digest is None:
+        raise PipelineError(
+            Reason.BundleInvalid, f"The render Job ended well, but {repository.reference}:{tag} is not there."
+        )
+    files = pull_files(repository, digest, "The rendered bundle")
+    bundle = decide_bundle(files)
+    check_recorded("bundle's recipe", bundle.aicr_version, pinned(runtime, config.aicr).version)
+    check_namespaces(bundle, {component.name for component in config.namespaces.components})
+    Resolves(ledger, run).put_bundle(bundle, digest, files[RECIPE])
+    return {"digest": digest, "releases": [{"release": release.name} for release in bundle.releases]}

@@ -1,0 +1,82 @@
+"""A plan is ready, or a rollout ended: start the rollout that the target asks for, if any."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aicr_pipeline.actions.announce_plan import TARGET
+from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.adapters.executions import Executions
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.rollouts import active_plan, is_over, next_number
+from aicr_pipeline.clock import Clock, after, rfc3339
+from aicr_pipeline.decide.names import execution_name
+from aicr_pipeline.model.config import ClusterConfig, seconds
+from aicr_pipeline.model.rollout import Rollout, rollout_key
+
+
+def start_rollout(
+    event: Mapping[str, Any],
+    config: ClusterConfig,
+    ledger: Ledger,
+    coordination: Coordination,
+    executions: Executions,
+    clock: Clock,
+) -> dict[str, Any]:
+    """Start a rollout to the target plan.
+
+    One rollout is active at a time: while another holds the lock, the target waits; the end of that
+    one comes back here. What caused a rollout is written once, so an event that comes twice starts
+    one.
+    """
+    target = coordination.fact(TARGET)
+    detail = event["detail"]
+    if "replay-name" in event or target is None:
+        return {"started": False, "because": "a replay, or nothing is wanted"}
+    plan = str(target["plan"])
+    if detail.get("plan", plan) != plan:
+        return {"started": False, "because": "another plan is the target now"}
+    if detail.get("toPlan") == plan:
+        return {"started": False, "because": "the rollout that ended was for this plan"}
+    from_plan = active_plan(ledger)
+    if from_plan == plan:
+        return {"started": False, "because": "the plan is active already"}
+    cause = f"resolves/{target['run']}/rollout.json"
+    name = _claimed(ledger, cause) or execution_name(
+        config.cluster.name, plan, next_number(ledger, config.cluster.name, plan)
+    )
+    if is_over(ledger, name):
+        return {"started": False, "because": f"rollout {name} is over"}
+    holder = coordination.take_lock(name)
+    if holder != name and not is_over(ledger, holder):
+        return {"started": False, "because": f"rollout {holder} is active"}
+    if holder != name:
+        coordination.drop_lock(holder)
+        coordination.take_lock(name)
+    now = clock()
+    rollout = Rollout(
+        name=name,
+        cluster=config.cluster.name,
+        from_plan=from_plan,
+        to_plan=plan,
+        number=int(name.rpartition("-")[2]),
+        created_at=rfc3339(now),
+        deadline=after(now, seconds(config.approvals.deadline)),
+        runtime_version=str(target["runtimeVersion"]),
+    )
+    ledger.put_once(cause, json.dumps({"rollout": name}).encode())
+    ledger.put_once(rollout_key(name, "rollout"), json.dumps(rollout.wire(), sort_keys=True).encode())
+    written = ledger.get_json(rollout_key(name, "rollout"))
+    state = {
+        "rollout": name,
+        "cluster": config.cluster.name,
+        "fromPlan": written.get("fromPlan"),
+        "toPlan": written["toPlan"],
+        "deadline": written["deadline"],
+    }
+    return {"started": executions.start(name, state), "execution": name}
+
+
+def _claimed(ledger: Ledger, cause: str) -> str | None:
+    found = ledger.get_json(cause)
+    return str(found["rollout"]) if found else None

@@ -1,0 +1,65 @@
+"""AICR's artifacts in the registry: bundles and evidence, one tar+gzip layer each; and ours beside them."""
+
+import io
+import json
+from collections.abc import Mapping
+
+from aicr_pipeline.adapters.registry import Repository
+from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.unpack import unpack
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_EMPTY = b"{}"
+_EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+_MOST_LAYER_BYTES = 32 << 20
+
+
+def pull_files(repository: Repository, digest: str, what: str) -> dict[str, bytes]:
+    """The files of an artifact's only layer, fetched by digest and checked against it.
+
+    Raises
+    ------
+    PipelineError
+        ``BundleInvalid`` when it is missing or not such an artifact; ``ContentTooLarge``.
+    """
+    manifest = repository.get_manifest(digest)
+    if manifest is None:
+        raise PipelineError(Reason.BundleInvalid, f"{what} {digest} is not in {repository.reference}.")
+    try:
+        (layer,) = json.loads(manifest.content)["layers"]
+        layer_digest, size = str(layer["digest"]), int(layer["size"])
+    except (ValueError, KeyError, TypeError):
+        raise PipelineError(Reason.BundleInvalid, f"{what} {digest} is not an artifact of one layer.") from None
+    if size > _MOST_LAYER_BYTES:
+        raise PipelineError(Reason.ContentTooLarge, f"{what} {digest} has {size} bytes.")
+    sink = io.BytesIO()
+    repository.get_blob(layer_digest, size, sink)
+    return unpack(sink.getvalue(), what)
+
+
+def push_document(
+    repository: Repository, content: bytes, media_type: str, artifact_type: str, annotations: Mapping[str, str], tag: str
+) -> str:
+    """Push one document as an OCI artifact (image-spec 1.1, empty config) and return its digest.
+
+    The same document gives the same digest, so that a second push finds the first.
+    """
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "artifactType": artifact_type,
+            "config": {"mediaType": _EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY), "data": "e30="},
+            "layers": [{"mediaType": media_type, "digest": sha256(content), "size": len(content)}],
+            "annotations": dict(sorted(annotations.items())),
+        },
+        separators=(",", ":"),
+    ).encode()
+    if repository.head_manifest(tag) == sha256(manifest):
+        return sha256(manifest)
+    for blob in (_EMPTY, content):
+        if not repository.blob_exists(sha256(blob)):
+            repository.push_blob(sha256(blob), len(blob), blob)
+    return repository.push_manifest(manifest, _MANIFEST, tag)

@@ -1,0 +1,27 @@
+"""Starting state machines under derived names: the same purpose never starts twice."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from aicr_pipeline.adapters.aws import error_code
+
+
+class Executions:
+    """One state machine, by its alias."""
+
+    def __init__(self, stepfunctions: Any, alias_arn: str) -> None:
+        self._sfn = stepfunctions
+        self._alias = alias_arn
+
+    def start(self, name: str, state: Mapping[str, Any]) -> bool:
+        """Start an execution. False when one of that name runs or ran: a name stays taken for 90 days."""
+        try:
+            self._sfn.start_execution(stateMachineArn=self._alias, name=name, input=json.dumps(state))
+        except ClientError as error:
+            if error_code(error) == "ExecutionAlreadyExists":
+                return False
+            raise
+        return True

@@ -1,0 +1,106 @@
+"""Rollouts as the ledger holds them: which is over, which plan is active, what was decided."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.names import execution_name
+from aicr_pipeline.decide.plan import read_plan
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.base import DocumentT, parse
+from aicr_pipeline.model.plan import Plan, plan_key
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import (
+    ApprovalRequest,
+    Decision,
+    Outcome,
+    Report,
+    Rollout,
+    RolloutOutcome,
+    rollout_key,
+)
+
+
+def load_plan(ledger: Ledger, digest: str) -> Plan:
+    """A plan by digest, its content checked.
+
+    Raises
+    ------
+    PipelineError
+        ``PlanUnreadable`` when it is missing or changed.
+    """
+    text = ledger.get(plan_key(digest))
+    if text is None:
+        raise PipelineError(Reason.PlanUnreadable, f"Plan {digest} is not in the ledger.")
+    return read_plan(text, digest)
+
+
+def load_rollout(ledger: Ledger, name: str) -> Rollout:
+    """Raises PipelineError ``PlanUnreadable`` when the rollout is not in the ledger."""
+    found = _load(ledger, name, "rollout", Rollout)
+    if found is None:
+        raise PipelineError(Reason.PlanUnreadable, f"Rollout {name} is not in the ledger.")
+    return found
+
+
+def load_report(ledger: Ledger, name: str) -> Report | None:
+    """The report of a rollout, once it was assessed."""
+    return _load(ledger, name, "report", Report)
+
+
+def load_request(ledger: Ledger, name: str) -> ApprovalRequest | None:
+    """What people were asked, once they were."""
+    return _load(ledger, name, "request", ApprovalRequest)
+
+
+def load_decision(ledger: Ledger, name: str) -> Decision | None:
+    """The decision, once there is one."""
+    return _load(ledger, name, "decision", Decision)
+
+
+def load_outcome(ledger: Ledger, name: str) -> RolloutOutcome | None:
+    """The outcome, once it is over."""
+    return _load(ledger, name, "outcome", RolloutOutcome)
+
+
+def is_over(ledger: Ledger, name: str) -> bool:
+    """Whether the rollout has its outcome."""
+    return ledger.get(rollout_key(name, "outcome")) is not None
+
+
+def active_plan(ledger: Ledger) -> str | None:
+    """The plan of the newest rollout that succeeded, None before the first."""
+    outcomes = [
+        (datetime.fromisoformat(modified), key)
+        for key, modified in ledger.keys("rollouts/")
+        if key.endswith("/outcome.json")
+    ]
+    best: tuple[datetime, str] | None = None
+    for _, key in sorted(outcomes, reverse=True):
+        outcome = load_outcome(ledger, key.split("/")[1])
+        if outcome is None or outcome.outcome is not Outcome.Succeeded:
+            continue
+        finished = parse_time(outcome.finished_at)
+        if best is None or finished > best[0]:
+            best = (finished, outcome.rollout)
+        break
+    return load_rollout(ledger, best[1]).to_plan if best else None
+
+
+def next_number(ledger: Ledger, cluster: str, plan: str) -> int:
+    """The number of a fresh rollout to a plan: one more than those that are over."""
+    number = 1
+    while is_over(ledger, execution_name(cluster, plan, number)):
+        number += 1
+    return number
+
+
+def _load(ledger: Ledger, name: str, document: str, model: type[DocumentT]) -> DocumentT | None:
+    key = rollout_key(name, document)
+    text = ledger.get(key)
+    if text is None:
+        return None
+    data: Any = json.loads(text)
+    return parse(model, data, Reason.PlanUnreadable, key)
