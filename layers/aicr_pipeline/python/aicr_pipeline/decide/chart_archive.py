@@ -1,0 +1,309 @@
+"""Judges chart archives, which come from strangers, before anything of them is trusted.
+
+Called by the mirror for every chart it moves. An archive is read once, front to back, and nothing is
+ever unpacked to a disk. The tar headers are parsed here rather than by ``tarfile``: that module reads
+extended headers of any declared size into memory, and follows GNU extensions no chart needs.
+"""
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tarfile import (
+    AREGTYPE,
+    BLOCKSIZE,
+    DIRTYPE,
+    GNUTYPE_LONGNAME,
+    NUL,
+    REGTYPE,
+    XGLTYPE,
+    XHDTYPE,
+    TarError,
+    TarInfo,
+)
+from typing import Any, BinaryIO
+
+import yaml
+
+from aicr_pipeline.decide.versions import same
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+
+MAX_FILE = 5 * 1024 * 1024
+MAX_TOTAL = 100 * 1024 * 1024
+#: Extended headers carry one path; Chart.yaml a page of metadata. Both are held in memory.
+MAX_EXTENDED_HEADER = 64 * 1024
+MAX_CHART_YAML = 256 * 1024
+GZIP_MAGIC = b"\x1f\x8b"
+
+_CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What an archive says it is: the fields of the ``Chart.yaml`` inside."""
+
+    name: str
+    version: str
+    metadata: dict[str, Any]
+
+
+def read_chart(archive: BinaryIO, source: str) -> Chart:
+    """Validate a chart archive while streaming through it once.
+
+    Parameters
+    ----------
+    archive:
+        A gzipped tar, positioned at its start. It is read, never sought.
+    source:
+        Where it came from, for messages.
+
+    Returns
+    -------
+    Chart
+        Name, version and metadata of the ``Chart.yaml`` in the single top folder.
+
+    Raises
+    ------
+    PipelineError
+        ``ContentTooLarge`` above 5 MiB a file or 100 MiB in all (headers included);
+        ``ChartInvalid`` for links, devices, absolute paths, ``..``, a second top folder, two different
+        files of one path, broken compression, a missing or unreadable ``Chart.yaml``. The entry is named.
+    """
+    chart_yaml: bytes | None = None
+    top: str | None = None
+    seen: dict[str, bytes] = {}
+    for entry in _entries(archive, source):
+        parts = _safe_parts(entry.name, source)
+        top = top or parts[0]
+        if parts[0] != top:
+            raise _invalid(source, f"has a second top folder at {entry.name!r} beside {top!r}")
+        if entry.is_folder:
+            continue
+        if len(parts) < 2:
+            raise _invalid(source, f"has the file {entry.name!r} outside of a top folder")
+        path = "/".join(parts)
+        wanted = len(parts) == 2 and parts[1] == "Chart.yaml"
+        limit = MAX_CHART_YAML if wanted else 0
+        digest, kept = entry.read(limit)
+        # Tools disagree on which of two entries of one path counts, so what we judged might not be
+        # what the cluster renders. Identical copies are harmless and occur in published charts.
+        if seen.setdefault(path, digest) != digest:
+            raise _invalid(source, f"holds {path!r} twice with different content")
+        if wanted:
+            chart_yaml = kept
+    if chart_yaml is None:
+        raise _invalid(source, "has no Chart.yaml in its top folder")
+    return parse_chart_yaml(chart_yaml, source)
+
+
+def parse_chart_yaml(text: bytes, source: str) -> Chart:
+    """Read a ``Chart.yaml``; numbers and dates stay the text they are written as.
+
+    Raises
+    ------
+    PipelineError
+        ``ChartInvalid`` when it is no mapping, uses YAML aliases (a few lines may expand to gigabytes),
+        or lacks a name or version.
+    """
+    try:
+        metadata = yaml.load(text, Loader=_ChartYamlLoader)  # noqa: S506 - a SafeLoader, narrowed
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(source, f"has a Chart.yaml that does not parse ({_first_line(error)})") from error
+    if not isinstance(metadata, dict):
+        raise _invalid(source, "has a Chart.yaml that is not a mapping")
+    name, version = metadata.get("name"), metadata.get("version")
+    if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
+        raise _invalid(source, "has a Chart.yaml without a name or a version")
+    return Chart(name=name, version=version, metadata=metadata)
+
+
+def require_identity(chart: Chart, name: str, version: str, source: str) -> None:
+    """Refuse an archive that is not the chart asked for.
+
+    Raises
+    ------
+    PipelineError
+        ``ChartInvalid`` naming both identities. The ``Chart.yaml`` inside is the only name Helm and
+        Argo CD go by; an index or a tag may say anything.
+    """
+    if chart.name != name or not same(chart.version, version):
+        raise PipelineError(
+            Reason.ChartInvalid,
+            f"Asked {source} for chart {name} {version}, but the archive holds {chart.name} "
+            f"{chart.version}; compare the release's upstream with what the publisher serves there.",
+        )
+
+
+class _Entry:
+    """One file or folder of the archive; a file must be read before the next entry is asked for."""
+
+    def __init__(self, name: str, size: int, is_folder: bool, stream: "_Bounded") -> None:
+        self.name = name
+        self.is_folder = is_folder
+        self._size = size
+        self._stream = stream
+
+    def read(self, keep: int) -> tuple[bytes, bytes]:
+        """Read the content through: its SHA-256, and its bytes when ``keep`` is not 0."""
+        if keep and self._size > keep:
+            raise _too_large(self._stream.source, f"{self.name!r} is above {keep:,} bytes")
+        digest = hashlib.sha256()
+        kept = bytearray()
+        left = self._size
+        while left:
+            chunk = self._stream.exactly(min(left, _CHUNK))
+            digest.update(chunk)
+            if keep:
+                kept += chunk
+            left -= len(chunk)
+        self._stream.exactly(-self._size % BLOCKSIZE)
+        return digest.digest(), bytes(kept)
+
+
+class _Bounded:
+    """Decompresses as it is read, and stops at the limit whatever the archive claims."""
+
+    def __init__(self, archive: BinaryIO, source: str) -> None:
+        self._file = gzip.GzipFile(fileobj=archive, mode="rb")
+        self.source = source
+        self._read = 0
+
+    def exactly(self, size: int) -> bytes:
+        data = self.some(size)
+        while len(data) < size:
+            more = self.some(size - len(data))
+            if not more:
+                raise _invalid(self.source, "ends in the middle of an entry")
+            data += more
+        return data
+
+    def some(self, size: int) -> bytes:
+        try:
+            data = self._file.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise _invalid(self.source, f"is not sound gzip ({_first_line(error)})") from error
+        self._read += len(data)
+        if self._read > MAX_TOTAL:
+            raise _too_large(self.source, f"unpacks to more than {MAX_TOTAL:,} bytes")
+        return data
+
+
+def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
+    stream = _Bounded(archive, source)
+    extended: dict[str, str] = {}
+    while True:
+        block = stream.some(BLOCKSIZE)
+        if not block or block.count(NUL) == BLOCKSIZE:
+            break
+        block += stream.exactly(BLOCKSIZE - len(block))
+        info = _header(block, source)
+        if info.type in (XHDTYPE, XGLTYPE, GNUTYPE_LONGNAME):
+            extended |= _extended_header(info, stream)
+            continue
+        name = extended.get("path", info.name)
+        size = _size(extended.get("size"), info.size, name, source)
+        extended = {}
+        if info.type == DIRTYPE:
+            if size:
+                raise _invalid(source, f"has the folder {name!r} with content")
+            yield _Entry(name, 0, True, stream)
+        elif info.type in (REGTYPE, AREGTYPE):
+            if size > MAX_FILE:
+                raise _too_large(source, f"{name!r} is above {MAX_FILE:,} bytes")
+            entry = _Entry(name, size, name.endswith("/"), stream)
+            if entry.is_folder and size:
+                raise _invalid(source, f"has the folder {name!r} with content")
+            yield entry
+        else:
+            raise _invalid(source, f"holds {name!r}, which is {_KINDS.get(info.type, 'not a plain file')}")
+    while stream.some(_CHUNK):  # to the end: only there does gzip check its sum
+        pass
+
+
+_KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a FIFO"}
+
+
+def _header(block: bytes, source: str) -> TarInfo:
+    try:
+        return TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except TarError as error:
+        raise _invalid(source, f"has a broken tar header ({_first_line(error)})") from error
+
+
+def _extended_header(info: TarInfo, stream: _Bounded) -> dict[str, str]:
+    """The overrides for the entry that follows. Only path and size matter to a chart."""
+    if not 0 <= info.size <= MAX_EXTENDED_HEADER:
+        raise _too_large(
+            stream.source, f"the extended header {info.name!r} is above {MAX_EXTENDED_HEADER:,} bytes"
+        )
+    data = stream.exactly(info.size)
+    stream.exactly(-info.size % BLOCKSIZE)
+    if info.type == GNUTYPE_LONGNAME:
+        return {"path": data.rstrip(NUL).decode("utf-8", "surrogateescape")}
+    found = {}
+    while data.strip(NUL):
+        head, _, _ = data.partition(b" ")
+        if not head.isdigit() or not len(head) + 1 < int(head) <= len(data):
+            raise _invalid(stream.source, f"has a broken extended header {info.name!r}")
+        record, data = data[len(head) + 1 : int(head)], data[int(head) :]
+        key, _, value = record.rstrip(b"\n").partition(b"=")
+        if key in (b"path", b"size") or key.startswith(b"GNU.sparse"):
+            # A global path or a sparse map would make tools see different entries.
+            if info.type == XGLTYPE or key.startswith(b"GNU.sparse"):
+                raise _invalid(stream.source, f"uses {key.decode()!r} in the header {info.name!r}")
+            found[key.decode()] = value.decode("utf-8", "surrogateescape")
+    return found
+
+
+def _size(override: str | None, size: int, name: str, source: str) -> int:
+    if override is not None:
+        if not (override.isascii() and override.isdigit()):
+            raise _invalid(source, f"has {name!r} with a size that is not a number")
+        size = int(override[:20])
+    if size < 0:
+        raise _invalid(source, f"has {name!r} with a negative size")
+    return size
+
+
+def _safe_parts(name: str, source: str) -> list[str]:
+    # Helm takes a backslash for a separator, so what is one name to tar is a path to Helm.
+    if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":":
+        raise _invalid(source, f"holds {name!r}, which is not a relative path")
+    parts = name.rstrip("/").split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        raise _invalid(source, f"holds {name!r}, which leaves or hides its folder")
+    return parts
+
+
+class _ChartYamlLoader(yaml.SafeLoader):
+    """Plain scalars stay text but for booleans and null, as Helm's typed fields read them."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not accepted")
+        return super().compose_node(parent, index)
+
+
+_ChartYamlLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rsplit(":", 1)[1] in ("bool", "null")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _invalid(source: str, what: str) -> PipelineError:
+    return PipelineError(
+        Reason.ChartInvalid, f"The chart archive from {source} {what}; it is refused, ask its publisher."
+    )
+
+
+def _too_large(source: str, what: str) -> PipelineError:
+    return PipelineError(
+        Reason.ContentTooLarge,
+        f"The chart archive from {source} is too large: {what}; leave it out or ask its publisher.",
+    )
