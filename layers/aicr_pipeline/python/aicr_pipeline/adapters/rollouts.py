@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
@@ -77,16 +76,11 @@ def active_plan(ledger: Ledger) -> str | None:
         for key, modified in ledger.keys("rollouts/")
         if key.endswith("/outcome.json")
     ]
-    best: tuple[datetime, str] | None = None
     for _, key in sorted(outcomes, reverse=True):
         outcome = load_outcome(ledger, key.split("/")[1])
-        if outcome is None or outcome.outcome is not Outcome.Succeeded:
-            continue
-        finished = parse_time(outcome.finished_at)
-        if best is None or finished > best[0]:
-            best = (finished, outcome.rollout)
-        break
-    return load_rollout(ledger, best[1]).to_plan if best else None
+        if outcome is not None and outcome.outcome is Outcome.Succeeded:
+            return load_rollout(ledger, outcome.rollout).to_plan
+    return None
 
 
 def next_number(ledger: Ledger, cluster: str, plan: str) -> int:

@@ -1,0 +1,68 @@
+"""State "Apply release": one write of the Application and one operation at the exact digest."""
+
+from typing import Any
+
+from aicr_pipeline.adapters.argocd import ArgoCd
+from aicr_pipeline.adapters.cluster import ObjectConflict
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.rollouts import load_plan
+from aicr_pipeline.decide.application import carries, is_ours, new_application, updated_application
+from aicr_pipeline.decide.names import request_id
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.plan import PlannedRelease
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.step import StepEvent
+
+_CONFLICTS = 5
+
+
+def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd) -> dict[str, Any]:
+    """Write the release unless this very request was written before; ``Unchanged`` writes nothing.
+
+    Returns
+    -------
+    dict
+        ``written``, and ``requestId`` (absent for ``Unchanged``).
+
+    Raises
+    ------
+    PipelineError
+        ``ForeignObject``; transient while somebody else's operation runs: it is waited for, never
+        overwritten.
+    """
+    item = dict(step.item or {})
+    plan = load_plan(ledger, str(step.input["toPlan"]))
+    release = plan.release(str(item["release"]))
+    if release is None:
+        raise PipelineError(Reason.StepUnknown, f"The plan has no release {item['release']}.")
+    if item["action"] == "Unchanged":
+        return {"written": False}
+    ours = request_id(str(step.input["rollout"]), int(item["index"]), release.name)
+    for _ in range(_CONFLICTS):
+        try:
+            written = _write(config, argocd, release, plan.desired_state_digest, ours)
+        except ObjectConflict:
+            continue  # read again: what the other writer did decides what is left to do
+        return {"written": written, "requestId": ours}
+    raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
+
+
+def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan: str, ours: str) -> bool:
+    current = argocd.application(release.name)
+    if current is None:
+        argocd.create_application(new_application(release, config, plan, ours))
+        return True
+    if not is_ours(current):
+        raise PipelineError(
+            Reason.ForeignObject, f"Application {release.name} is not the pipeline's; it never adopts."
+        )
+    state = (current.get("status") or {}).get("operationState")
+    if carries(current.get("operation"), ours) or carries(state, ours):
+        return False
+    if current.get("operation") or (state or {}).get("phase") in ("Running", "Terminating"):
+        raise TransientError(
+            Reason.Conflict, f"Application {release.name} has an operation of somebody else in flight; waiting for it."
+        )
+    argocd.replace_application(updated_application(current, release, config, plan, ours))
+    return True

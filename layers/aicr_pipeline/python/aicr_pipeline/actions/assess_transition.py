@@ -1,0 +1,112 @@
+"""State "Assess transition": what changes between the two plans, and who has to say yes."""
+
+import json
+from typing import Any
+
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, CREDENTIALS_WANTED
+from aicr_pipeline.adapters.argocd import ArgoCd
+from aicr_pipeline.adapters.bus import Bus
+from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.rollouts import load_plan, load_report
+from aicr_pipeline.clock import Clock
+from aicr_pipeline.decide.application import is_ours
+from aicr_pipeline.decide.approval import check_deadline
+from aicr_pipeline.decide.assess import assess
+from aicr_pipeline.decide.credentials import half_life_passed, is_fresh
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.plan import Plan
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Verdict, rollout_key
+from aicr_pipeline.model.step import StepEvent
+
+#: After so many retries the credentials are not coming.
+PATIENCE = 4
+
+
+def assess_transition(
+    step: StepEvent,
+    config: ClusterConfig,
+    ledger: Ledger,
+    argocd: ArgoCd,
+    coordination: Coordination,
+    bus: Bus,
+    clock: Clock,
+) -> dict[str, Any]:
+    """Write the report and say what the rest of the rollout needs.
+
+    Returns
+    -------
+    dict
+        ``approvalNeeded``, ``validation`` and ``steps``: ``[{"index", "release", "action"}]``.
+
+    Raises
+    ------
+    PipelineError
+        ``TransitionBlocked``, ``ForeignObject``, ``EngineMissing``, ``PlanUnreadable``,
+        ``RegistryCredentialsUnavailable``.
+    """
+    rollout, now = str(step.input["rollout"]), clock()
+    check_deadline(str(step.input["deadline"]), now)
+    to_plan = load_plan(ledger, str(step.input["toPlan"]))
+    from_digest = step.input.get("fromPlan")
+    from_plan = load_plan(ledger, str(from_digest)) if from_digest else None
+    _refuse_foreign(config, argocd, to_plan)
+    _want_credentials(step, config, coordination, bus, clock)
+    report = assess(from_plan, to_plan, always_ask=config.approvals.always)
+    body = json.dumps(report.wire(), sort_keys=True).encode()
+    if not ledger.put_once(rollout_key(rollout, "report"), body):
+        report = load_report(ledger, rollout) or report
+    blocked = [found for found in report.steps if found.verdict is Verdict.blocked]
+    if blocked:
+        raise PipelineError(
+            Reason.TransitionBlocked,
+            "; ".join(f"{found.release} from {found.from_version} to {found.to_version}" for found in blocked)
+            + " is blocked by its upgrade record, and an approval does not change that.",
+        )
+    return {
+        "approvalNeeded": report.approval_needed,
+        "validation": report.validation,
+        "steps": [
+            {"index": found.index, "release": found.release, "action": str(found.action)} for found in report.steps
+        ],
+    }
+
+
+def _refuse_foreign(config: ClusterConfig, argocd: ArgoCd, plan: Plan) -> None:
+    if not argocd.is_installed() or argocd.project() is None:
+        raise PipelineError(
+            Reason.EngineMissing, f"Argo CD or its AppProject {config.engine.project} is gone. Install it again."
+        )
+    names = {release.name for release in plan.desired_state.releases}
+    foreign = sorted(
+        item["metadata"]["name"]
+        for item in argocd.applications()
+        if item["metadata"]["name"] in names and not is_ours(item)
+    )
+    if foreign:
+        raise PipelineError(
+            Reason.ForeignObject,
+            f"Applications {', '.join(foreign)} exist and are not the pipeline's; it never adopts. "
+            "Remove or rename them.",
+        )
+
+
+def _want_credentials(
+    step: StepEvent, config: ClusterConfig, coordination: Coordination, bus: Bus, clock: Clock
+) -> None:
+    if config.engine.kind == "eks-capability" or config.registry.auth.provider == "static":
+        return  # somebody else keeps them
+    now = clock()
+    found = coordination.fact(CREDENTIALS)
+    if half_life_passed(found, now):
+        bus.announce(CREDENTIALS_WANTED, {"rollout": step.input["rollout"]})
+    if is_fresh(found, now):
+        return
+    message = "Argo CD's registry credentials are missing or expired, and were asked for again."
+    if step.retries >= PATIENCE:
+        raise PipelineError(
+            Reason.RegistryCredentialsUnavailable, message + " See the log of refresh_credentials."
+        )
+    raise TransientError(Reason.RegistryCredentialsUnavailable, message)

@@ -1,0 +1,104 @@
+"""Approval links and decisions: what they bind, and when they hold.
+
+The secret of a link is an HMAC over rollout and approver, so that retries and reminders send the
+same link and nothing secret is stored per link.
+"""
+
+import base64
+import hashlib
+import hmac
+from datetime import datetime
+
+from aicr_pipeline.clock import parse_time, rfc3339
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Decision, Report, Step
+
+#: A form may be open this long before it is sent.
+NONCE_SECONDS = 3600
+
+
+def link_secret(key: bytes, rollout: str, approver: str) -> str:
+    """The link's secret: 192 bits, base64url."""
+    return _mac(key, "link", rollout, approver)[:32]
+
+
+def is_link_secret(key: bytes, rollout: str, approver: str, secret: str) -> bool:
+    """Constant-time comparison."""
+    return hmac.compare_digest(link_secret(key, rollout, approver), secret)
+
+
+def approval_url(base: str, rollout: str, approver: str, secret: str) -> str:
+    """The link. The secret is in the query: access logs carry the route, never the query."""
+    return f"{base.rstrip('/')}/approvals/{rollout}/{approver}?s={secret}"
+
+
+def form_nonce(key: bytes, rollout: str, approver: str, digest: str, now: datetime) -> str:
+    """Ties a form to its page: rollout, approver, the digest it showed, and the hour."""
+    issued = str(int(now.timestamp()))
+    return f"{issued}.{_mac(key, 'form', rollout, approver, digest, issued)[:32]}"
+
+
+def is_form_nonce(key: bytes, rollout: str, approver: str, digest: str, nonce: str, now: datetime) -> bool:
+    """Whether the nonce is of this form and not older than an hour."""
+    issued, _, _ = nonce.partition(".")
+    if not issued.isascii() or not issued.isdigit() or len(issued) > 12:
+        return False
+    age = now.timestamp() - int(issued)
+    expected = f"{issued}.{_mac(key, 'form', rollout, approver, digest, issued)[:32]}"
+    return -60 <= age <= NONCE_SECONDS and hmac.compare_digest(expected, nonce)
+
+
+def check_decision(decision: Decision | None, request_digest: str, now: datetime) -> None:
+    """An approval holds when it is for exactly this request, and has not expired.
+
+    Raises
+    ------
+    PipelineError
+        ``RolloutRejected``, ``RolloutExpired``, or ``RolloutFailed`` when it is for something else.
+    """
+    if decision is None:
+        raise PipelineError(Reason.RolloutFailed, "No approval is recorded for this rollout; start a fresh one.")
+    if decision.decision == "Rejected":
+        raise PipelineError(Reason.RolloutRejected, f"Rejected by {', '.join(decision.by)}: {decision.reason}")
+    if decision.request_digest != request_digest:
+        raise PipelineError(
+            Reason.RolloutFailed, "The recorded approval is for another request; it does not cover this rollout."
+        )
+    if parse_time(decision.expires_at) <= now:
+        raise PipelineError(
+            Reason.RolloutExpired,
+            f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; start a fresh rollout.",
+        )
+
+
+def check_deadline(deadline: str, now: datetime) -> None:
+    """Raises PipelineError ``RolloutExpired`` once the rollout's deadline has passed."""
+    if parse_time(deadline) <= now:
+        raise PipelineError(
+            Reason.RolloutExpired, f"The rollout's deadline {deadline} has passed at {rfc3339(now)}; start a fresh one."
+        )
+
+
+def summary(report: Report) -> list[str]:
+    """What changes, in at most three lines."""
+    counts: dict[str, int] = {}
+    for step in report.steps:
+        counts[step.action] = counts.get(step.action, 0) + 1
+    lines = [f"{len(report.steps)} releases: " + ", ".join(f"{n} {action}" for action, n in counts.items())]
+    changing = [_line(step) for step in report.steps if step.action != "Unchanged"]
+    if changing:
+        more = f" and {len(changing) - 4} more" if len(changing) > 4 else ""
+        lines.append(", ".join(changing[:4]) + more)
+    lines.append("asked because: " + ", ".join(report.approval_because[:4]))
+    return lines
+
+
+def _line(step: Step) -> str:
+    came = f"{step.from_version} -> " if step.from_version else ""
+    return f"{step.release} {came}{step.to_version}"
+
+
+def _mac(key: bytes, *parts: str) -> str:
+    message = "\0".join(parts).encode()
+    return base64.urlsafe_b64encode(hmac.new(key, message, hashlib.sha256).digest()).decode().rstrip("=")
