@@ -21,7 +21,7 @@ def measured(snapshot: dict[str, Any], name: str) -> str | None:
 
 
 def satisfied(actual: str, wanted: str) -> bool:
-    """True when ``actual`` meets ``wanted``: an exact value, or ``>=``, ``>``, ``<=``, ``<`` and a version."""
+    """True when ``actual`` meets ``wanted``: an exact value, or a comparison with a version."""
     found = re.fullmatch(r"\s*(>=|<=|>|<|==)?\s*(.+?)\s*", wanted)
     if not found:
         return False

@@ -40,13 +40,13 @@ def chart_yaml(name: str, component: str) -> str:
     )
 
 
-def tuning(namespace: str, placement: Placement) -> tuple[str, str]:
+def tuning(placement: Placement) -> tuple[str, str]:
     """File name and text of nodewright-customizations: one package of node settings for the GPU nodes."""
     objects: Objects = [
         {
             "apiVersion": "skyhook.nvidia.com/v1alpha1",
             "kind": "Skyhook",
-            "metadata": {"name": "gpu-node-tuning", "namespace": namespace},
+            "metadata": {"name": "gpu-node-tuning"},
             "spec": {
                 "nodeSelectors": {"matchLabels": placement.accelerated_selector},
                 "additionalTolerations": placement.accelerated_tolerations,
@@ -178,7 +178,7 @@ def templates(release: str, component: profile.Component, placement: Placement) 
         return readiness(component.name, component.namespace)
     if release.endswith("-post"):
         return training_runtime(placement)
-    return tuning(component.namespace, placement)
+    return tuning(placement)
 
 
 def _documents(objects: Objects) -> str:

@@ -1,0 +1,343 @@
+"""The controller: one worker that reconciles Applications when something changed or time has come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from local.argocd import reconcile
+from local.argocd.credentials import find_credentials
+from local.argocd.manifests import Object, Resource, Target
+from local.argocd.project import resource_error, spec_errors
+from local.argocd.reconcile import Live
+from local.argocd.repository import Repository, RepositoryError
+from local.argocd.scenario import Fault, Scenario
+from local.argocd.settings import ArgoCdSettings
+from local.kube.errors import ApiError
+from local.kube.options import WriteOptions
+from local.kube.resources import APP_PROJECTS, APPLICATIONS, SECRETS
+from local.kube.storage import Watch
+from local.kube.store import Store
+
+_WRITER = WriteOptions(manager="argocd-controller")
+_FINALIZER = "resources-finalizer.argocd.argoproj.io"
+
+
+@dataclass
+class _Record:
+    """What the controller remembers of an Application, beside its object."""
+
+    uid: str
+    live: Live | None = None
+    forced: bool = False
+    look_again_at: float | None = None
+    refreshed_at: float = 0.0
+    failing_since: float | None = None
+    finish_at: float | None = None
+    operations: int = 0
+
+
+class ArgoCdStandin:
+    """Reconciles the Applications of a cluster's store.
+
+    Parameters
+    ----------
+    store
+        ``KubeServer.store``; Argo CD's CRDs are installed (``install_crds``).
+    helm
+        The Helm program.
+    workdir
+        Where charts and Helm's own folders are kept.
+    settings
+        See ArgoCdSettings.
+    """
+
+    def __init__(
+        self, store: Store, *, helm: Path, workdir: Path, settings: ArgoCdSettings | None = None
+    ) -> None:
+        self._store = store
+        self._settings = settings or ArgoCdSettings()
+        self._scenario = self._settings.scenario
+        self._repository = Repository(helm, workdir, self._settings.kube_version)
+        self._records: dict[str, _Record] = {}
+        self._due: dict[str, float] = {}
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._watches: list[Watch] = []
+        self._threads: list[threading.Thread] = []
+        self.problems: list[str] = []
+
+    def start(self) -> None:
+        """Begin with the Applications that exist."""
+        for ref, handle in ((APPLICATIONS, self._application), (APP_PROJECTS, self._project)):
+            watch = self._store.watch(ref, namespace=self._settings.namespace)
+            self._watches.append(watch)
+            self._run(f"argocd-{ref.plural}", self._follow, watch, handle)
+        self._run("argocd-controller", self._work)
+
+    def stop(self) -> None:
+        """End every thread; a render that runs is waited for."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        for watch in self._watches:
+            watch.close()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def scenario(self) -> Scenario:
+        """The faults in force."""
+        return self._scenario
+
+    @scenario.setter
+    def scenario(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        for name, record in list(self._records.items()):
+            record.forced = True
+            self._enqueue(name)
+
+    def _run(self, name: str, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    @staticmethod
+    def _follow(watch: Watch, handle: Callable[[str, Object], None]) -> None:
+        for event in watch:
+            handle(event.type, event.object)
+
+    def _application(self, kind: str, application: Object) -> None:
+        self._enqueue(str(application["metadata"]["name"]))
+
+    def _project(self, kind: str, project: Object) -> None:
+        name = project["metadata"]["name"]
+        for item in self._store.list(APPLICATIONS, namespace=self._settings.namespace):
+            if item["spec"].get("project", "default") == name:
+                record = self._records.get(item["metadata"]["name"])
+                if record is not None:
+                    record.forced = True
+                self._enqueue(str(item["metadata"]["name"]))
+
+    def _enqueue(self, name: str, delay: float = 0.0) -> None:
+        with self._wake:
+            when = time.monotonic() + delay
+            self._due[name] = min(when, self._due.get(name, when))
+            self._wake.notify_all()
+
+    def _next(self) -> str | None:
+        """The Application whose time has come first, waiting for it; None when stopping."""
+        with self._wake:
+            while not self._stopping:
+                name, when = min(self._due.items(), key=lambda item: item[1], default=("", 0.0))
+                remaining = when - time.monotonic() if name else None
+                if remaining is not None and remaining <= 0:
+                    del self._due[name]
+                    return name
+                self._wake.wait(remaining)
+        return None
+
+    def _work(self) -> None:
+        while (name := self._next()) is not None:
+            try:
+                self._reconcile(name)
+            except Exception as error:  # noqa: BLE001  (outermost: one Application must not end the rest)
+                self.problems.append(f"{name}: {error!r}")
+                self._enqueue(name, 1.0)
+
+    def _reconcile(self, name: str) -> None:
+        application = self._store.find(APPLICATIONS, name, namespace=self._settings.namespace)
+        if application is None:
+            self._records.pop(name, None)
+            return
+        uid = str(application["metadata"]["uid"])
+        record = self._records.get(name)
+        if record is None or record.uid != uid:
+            record = self._records[name] = _Record(uid)
+        if application["metadata"].get("deletionTimestamp"):
+            self._finalize(application)
+            return
+        fault = self._scenario.fault(name, record.operations)
+        if fault.ignored:
+            return
+        if application.get("operation"):
+            application = self._operate(application, record)
+        self._refresh(application, record)
+
+    def _finalize(self, application: Object) -> None:
+        metadata = application["metadata"]
+        kept = [item for item in metadata.get("finalizers") or [] if not item.startswith(_FINALIZER)]
+        if kept != (metadata.get("finalizers") or []):
+            self._patch(application, {"metadata": {"finalizers": kept}})
+
+    def _operate(self, application: Object, record: _Record) -> Object:
+        """Take an operation up, or end it when its time has come; the Application as it is then."""
+        name = application["metadata"]["name"]
+        state = (application.get("status") or {}).get("operationState") or {}
+        if state.get("phase") == "Terminating":
+            record.finish_at = None
+            return self._end(application, record, "Failed", "Operation terminated", "", [])
+        if record.finish_at is None:
+            record.operations += 1
+            record.finish_at = time.monotonic() + self._settings.sync_seconds
+            self._enqueue(name, self._settings.sync_seconds)
+            return self._patch(application, reconcile.begin(application, _now()))
+        if time.monotonic() < record.finish_at:
+            return application
+        fault = self._scenario.fault(name, record.operations)
+        if fault.blocked:
+            self._enqueue(name, 5.0)
+            return self._patch(application, reconcile.blocked())
+        record.finish_at = None
+        return self._sync(application, record, fault)
+
+    def _sync(self, application: Object, record: _Record, fault: Fault) -> Object:
+        source, revision = reconcile.sync_source(application, application["operation"])
+        project = self._project_of(application)
+        if errors := spec_errors(application, project):
+            text = "; ".join(f"InvalidSpecError: {message}" for message in errors)
+            return self._end(application, record, "Error", text, revision, [])
+        try:
+            target = self._target(application, source, revision)
+        except RepositoryError as error:
+            patch = reconcile.not_loaded(application, str(error), _now())
+            text = f"ComparisonError: {patch['status']['conditions'][0]['message']}"
+            return self._end(application, record, "Error", text, revision, [])
+        if fault.operation:
+            namespace = str((application["spec"].get("destination") or {}).get("namespace", ""))
+            results = reconcile.failed_hook(fault, namespace) if fault.hook else []
+            words = fault.message or "one or more synchronization tasks completed unsuccessfully"
+            return self._end(application, record, fault.operation, words, target.revision, results)
+        refused: dict[Resource, str] = {
+            resource: text
+            for resource in target.resources
+            if project is not None and (text := resource_error(project, application, resource))
+        }
+        results = reconcile.applied(target, refused)
+        if refused:
+            return self._end(application, record, "Failed", reconcile.NOT_VALID, target.revision, results)
+        moved = record.live is None or record.live.digest != target.digest
+        if moved or record.live is None:
+            plain = tuple(resource for resource in target.resources if not resource.hook)
+            record.live = Live(target.digest, _now(), plain)
+        return self._end(application, record, "Succeeded", reconcile.ALL_RUN, target.revision, results)
+
+    def _end(
+        self,
+        application: Object,
+        record: _Record,
+        phase: str,
+        message: str,
+        revision: str,
+        results: list[Object],
+    ) -> Object:
+        operation = application["operation"]
+        source, _ = reconcile.sync_source(application, operation)
+        patch = reconcile.ended(application, operation, source, phase, message, revision, results, _now())
+        # A sync is followed by a comparison, so that health is not from before it.
+        record.forced = not self._scenario.fault(application["metadata"]["name"], record.operations).stale
+        return self._patch(application, patch)
+
+    def _refresh(self, application: Object, record: _Record) -> None:
+        name = application["metadata"]["name"]
+        since = time.monotonic() - record.refreshed_at
+        due = since >= self._settings.poll_seconds
+        forced = record.forced or (
+            record.look_again_at is not None and time.monotonic() >= record.look_again_at
+        )
+        reason = reconcile.refresh_reason(application, forced=forced, due=due)
+        if reason is None:
+            return
+        record.forced = False
+        record.look_again_at = None
+        record.refreshed_at = time.monotonic()
+        self._enqueue(name, self._settings.poll_seconds)
+        if errors := spec_errors(application, self._project_of(application)):
+            self._patch(application, reconcile.invalid(application, errors, _now()))
+            return
+        source = application["spec"]["source"]
+        try:
+            target = self._target(application, source, str(source.get("targetRevision", "")))
+        except RepositoryError as error:
+            if reason == "due" and self._within_grace(record):
+                return
+            self._patch(application, reconcile.not_loaded(application, str(error), _now()))
+            return
+        record.failing_since = None
+        if record.live is None:
+            record.live = self._recover(application, target)
+        settled = self._settled(name, record)
+        synced = record.live is not None and record.live.digest == target.digest
+        operation, sync_error = reconcile.auto_sync(application, target, synced=synced)
+        patch = reconcile.compared(
+            application,
+            target,
+            record.live,
+            _now(),
+            settled=settled,
+            fault=self._scenario.fault(name, record.operations),
+            sync_error=sync_error,
+        )
+        if operation is not None:
+            patch["operation"] = operation
+            patch["status"]["operationState"] = None
+        self._patch(application, patch)
+
+    def _within_grace(self, record: _Record) -> bool:
+        """Argo CD keeps quiet for a while about a repository that a routine refresh could not reach."""
+        if record.failing_since is None:
+            record.failing_since = time.monotonic()
+        return time.monotonic() - record.failing_since < self._settings.error_grace_seconds
+
+    def _settled(self, name: str, record: _Record) -> bool:
+        """Whether workloads had their time; asks for another look when they had not."""
+        if record.live is None:
+            return False
+        healthy_at = record.live.changed_at + timedelta(seconds=self._settings.health_seconds)
+        remaining = (healthy_at - _now()).total_seconds()
+        if remaining <= 0:
+            return True
+        record.look_again_at = time.monotonic() + remaining
+        self._enqueue(name, remaining)
+        return False
+
+    def _recover(self, application: Object, target: Target) -> Live | None:
+        """What was applied before this process began, from the history that Argo CD keeps."""
+        history = (application.get("status") or {}).get("history") or []
+        if not history:
+            return None
+        last = history[-1]
+        try:
+            before = self._target(application, last["source"], str(last["revision"]))
+        except RepositoryError:
+            before = replace(target, digest="")
+        plain = tuple(resource for resource in before.resources if not resource.hook)
+        return Live(before.digest, _now() - timedelta(days=1), plain)
+
+    def _target(self, application: Object, source: Object, revision: str) -> Target:
+        secrets = self._store.list(SECRETS, namespace=self._settings.namespace)
+        credentials = find_credentials(secrets, str(source.get("repoURL", "")))
+        return self._repository.target(application, source, revision, credentials)
+
+    def _project_of(self, application: Object) -> Object | None:
+        name = str(application["spec"].get("project") or "default")
+        return self._store.find(APP_PROJECTS, name, namespace=self._settings.namespace)
+
+    def _patch(self, application: Object, patch: Object) -> Object:
+        name = application["metadata"]["name"]
+        try:
+            return self._store.merge(
+                APPLICATIONS, name, patch, namespace=self._settings.namespace, options=_WRITER
+            )
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return application
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

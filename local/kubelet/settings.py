@@ -1,0 +1,50 @@
+"""What the stand-in kubelet is told."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PASSED = ("PATH", "LANG", "AICR_SAMPLE_BUNDLE")
+
+
+def default_commands() -> dict[str, tuple[str, ...]]:
+    """What ``aicr`` is here: the program ``AICR_BIN`` names, else the stand-in."""
+    binary = os.environ.get("AICR_BIN")
+    return {"aicr": tuple(shlex.split(binary)) if binary else (sys.executable, "-m", "local.aicr")}
+
+
+def default_environment() -> dict[str, str]:
+    """What every container sees of this process's environment, and where Python finds the stand-in."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {**passed, "PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True)
+class KubeletSettings:
+    """Settings of the stand-in.
+
+    Attributes
+    ----------
+    server
+        URL of the API server, for the Pods' kubeconfigs.
+    ca_pem
+        CA that clients trust; empty for plain HTTP.
+    images
+        References or digests that can be pulled; None: every one.
+    commands
+        First word of a container's command -> program and leading arguments.
+    environment
+        Variables that every container gets.
+    """
+
+    server: str
+    ca_pem: str = ""
+    images: frozenset[str] | None = None
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=default_commands)
+    environment: Mapping[str, str] = field(default_factory=default_environment)
