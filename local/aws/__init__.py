@@ -32,7 +32,7 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
     .report: LoadReport                        .loaded / .recorded / .unknown: logical id -> type; .skipped_layers
     .api_url: str                              of the only HTTP API; .api_urls by API id
     .functions: dict[str, FunctionSpec]        by function name
-    .invoke(function, event, *, timeout=None) -> InvokeResult(payload, error, request_id, duration_ms)
+    .invoke(function, event: str | bytes)         -> InvokeResult(payload, error, request_id, duration_ms)
     .logs(function) -> str
     .credentials_of(role_arn) -> Credentials(access_key, secret_key, token)
     .identity_of(access_key) -> str | None     role ARN; also sessions made by AssumeRole
@@ -51,3 +51,33 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
 
 EcrToken(user, password, proxy_endpoint, expires_at: datetime)
 """
+
+from local.aws.engine import LocalAws
+from local.aws.lambdas import PRELOAD
+from local.aws.model import (
+    Credentials,
+    EcrToken,
+    EngineError,
+    ExecutionView,
+    FunctionSpec,
+    InvokeResult,
+    LoadReport,
+    Message,
+    ProcessView,
+    Resource,
+)
+
+__all__ = [
+    "PRELOAD",
+    "Credentials",
+    "EcrToken",
+    "EngineError",
+    "ExecutionView",
+    "FunctionSpec",
+    "InvokeResult",
+    "LoadReport",
+    "LocalAws",
+    "Message",
+    "ProcessView",
+    "Resource",
+]
