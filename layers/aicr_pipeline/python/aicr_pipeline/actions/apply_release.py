@@ -23,7 +23,8 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     Returns
     -------
     dict
-        ``written``, and ``requestId`` (absent for ``Unchanged``).
+        ``written``, ``digest`` (the manifest's) and ``requestId`` (null for ``Unchanged``): what
+        "Wait until ready" waits for.
 
     Raises
     ------
@@ -37,14 +38,14 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     if release is None:
         raise PipelineError(Reason.StepUnknown, f"The plan has no release {item['release']}.")
     if item["action"] == "Unchanged":
-        return {"written": False}
+        return {"written": False, "digest": release.chart.manifest_digest, "requestId": None}
     ours = request_id(str(step.input["rollout"]), int(item["index"]), release.name)
     for _ in range(_CONFLICTS):
         try:
             written = _write(config, argocd, release, plan.desired_state_digest, ours)
         except ObjectConflict:
             continue  # read again: what the other writer did decides what is left to do
-        return {"written": written, "requestId": ours}
+        return {"written": written, "digest": release.chart.manifest_digest, "requestId": ours}
     raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
 
 

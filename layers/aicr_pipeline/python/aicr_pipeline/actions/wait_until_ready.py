@@ -2,28 +2,19 @@
 
 from typing import Any
 
-from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.adapters.waits import Waits
-from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.step import StepEvent
 
 
-def wait_until_ready(step: StepEvent, ledger: Ledger, waits: Waits) -> dict[str, Any]:
+def wait_until_ready(step: StepEvent, waits: Waits) -> dict[str, Any]:
     """Register the wait for one release, until the rollout's deadline."""
-    item = dict(step.item or {})
-    plan = load_plan(ledger, str(step.input["toPlan"]))
-    release = plan.release(str(item["release"]))
-    if release is None:
-        raise PipelineError(Reason.StepUnknown, f"The plan has no release {item['release']}.")
+    item, applied = dict(step.item or {}), step.input["application"]
     wanted = {
         "rollout": step.input["rollout"],
-        "release": release.name,
+        "release": item["release"],
         "index": item["index"],
-        "of": len(plan.desired_state.releases),
         "action": item["action"],
-        "digest": release.chart.manifest_digest,
-        "requestId": (item.get("applied") or {}).get("requestId"),
+        "digest": applied["digest"],
+        "requestId": applied["requestId"],
     }
     return waits.register(step, "application", wanted, str(step.input["deadline"]))

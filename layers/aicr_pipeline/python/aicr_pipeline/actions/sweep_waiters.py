@@ -1,0 +1,119 @@
+"""The one place that answers task tokens. Runs each minute, and at once when something happened.
+
+A lease keeps two sweeps apart. While Jobs or releases are waited for the sweep loops; a waiting person
+costs no loop, since the decision's own event wakes it. What was decided stays in the row until the
+token took it, so a sweep that dies in between is continued by the next.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from aicr_pipeline.actions.look_at_waiters import Answer, World, look, refused
+from aicr_pipeline.adapters.aws import error_code
+from aicr_pipeline.adapters.coordination import Waiter
+from aicr_pipeline.errors import PipelineError, TransientError
+
+#: The token is gone: answered before, timed out, or its execution is over.
+_GONE = {"InvalidToken", "TaskTimedOut", "TaskDoesNotExist"}
+_LEASE_SECONDS = 30.0
+#: After the last answer the next wait usually comes within this time.
+_LINGER_SECONDS = 10.0
+
+Report = Callable[[str, Waiter], None]
+
+
+class Sweep:
+    """One run of the sweeper."""
+
+    def __init__(
+        self,
+        world: World,
+        stepfunctions: Any,
+        holder: str,
+        interval: float,
+        budget: float,
+        report: Report,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``interval`` between looks and ``budget`` for the whole run, in seconds."""
+        self._world = world
+        self._sfn = stepfunctions
+        self._holder = holder
+        self._interval = interval
+        self._budget = budget
+        self._report = report
+        self._sleep = sleep
+
+    def run(self) -> dict[str, Any]:
+        """Sweep until nothing needs a loop or the time is over.
+
+        Returns
+        -------
+        dict
+            ``answered`` and ``waiting``: counts; ``leased`` False when another sweep is at it.
+        """
+        started, answered, waiting = self._now(), 0, 0
+        while True:
+            if not self._lease():
+                return {"leased": False, "answered": answered, "waiting": waiting}
+            last = self._now()
+            while True:
+                waiters = self._world.coordination.waiters()
+                done = sum(1 for waiter in waiters if self._settle(waiter))
+                answered, waiting = answered + done, len(waiters) - done
+                now = self._now()
+                last = now if done else last
+                looping = any(waiter.kind != "approval" for waiter in waiters) or now - last < _LINGER_SECONDS
+                if not looping or now - started > self._budget or not self._lease():
+                    break
+                self._sleep(self._interval)
+            seen = {waiter.order for waiter in waiters}
+            self._world.coordination.drop_lease(self._holder)
+            # A wait that was registered while we held the lease woke nobody.
+            fresh = [waiter for waiter in self._world.coordination.waiters() if waiter.order not in seen]
+            if not fresh or self._now() - started > self._budget:
+                return {"leased": True, "answered": answered, "waiting": waiting}
+
+    def _settle(self, waiter: Waiter) -> bool:
+        answer = waiter.answer
+        if waiter.kind == "ended" and answer is not None:
+            answer = answer if "output" in answer else {"output": answer}
+        elif answer is None:
+            answer = self._look(waiter)
+            if answer is None or not self._world.coordination.settle(waiter, answer):
+                return False
+        if not self._answer(waiter, dict(answer)):
+            return False
+        self._world.coordination.forget(waiter)
+        return True
+
+    def _look(self, waiter: Waiter) -> Answer | None:
+        try:
+            return look(waiter, self._world)
+        except TransientError as error:
+            self._report(str(error), waiter)
+            return None
+        except PipelineError as error:
+            return refused(waiter, error)
+
+    def _answer(self, waiter: Waiter, answer: Answer) -> bool:
+        try:
+            if "error" in answer:
+                self._sfn.send_task_failure(taskToken=waiter.token, error=answer["error"], cause=answer["cause"])
+            else:
+                self._sfn.send_task_success(taskToken=waiter.token, output=json.dumps(answer["output"]))
+        except ClientError as error:
+            if error_code(error) not in _GONE:
+                self._report(f"the token was not taken ({error_code(error)}); the next look tries again", waiter)
+                return False
+        return True
+
+    def _lease(self) -> bool:
+        return self._world.coordination.take_lease(self._holder, self._world.clock(), _LEASE_SECONDS)
+
+    def _now(self) -> float:
+        return self._world.clock().timestamp()
