@@ -44,6 +44,7 @@ propagation policy orphan their Pods and Secrets. Applications have no status su
 from local.kube.errors import ApiError
 from local.kube.objects import Object
 from local.kube.options import DeleteOptions, WriteOptions
+from local.kube.rbac import Action, Identity
 from local.kube.resources import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
@@ -66,8 +67,10 @@ from local.kube.resources import (
     SERVICES,
     Ref,
 )
+from local.kube.server import KubeServer
 from local.kube.storage import Subscription, Watch, WatchEvent
 from local.kube.store import Store
+from local.kube.tls import Tls
 
 __all__ = [
     "ADMISSION_POLICIES",
@@ -89,12 +92,16 @@ __all__ = [
     "SECRETS",
     "SERVICES",
     "SERVICE_ACCOUNTS",
+    "Action",
     "ApiError",
     "DeleteOptions",
+    "Identity",
+    "KubeServer",
     "Object",
     "Ref",
     "Store",
     "Subscription",
+    "Tls",
     "Watch",
     "WatchEvent",
     "WriteOptions",

@@ -229,16 +229,17 @@ class Watch:
         if self._closed:
             return None
         try:
-            return self._events.get(timeout=timeout)
+            event = self._events.get(timeout=timeout)
         except queue.Empty:
             return None
+        return event and _own(event)
 
     def __iter__(self) -> Iterator[WatchEvent]:
         while not self._closed:
             event = self._events.get()
             if event is None:
                 return
-            yield event
+            yield _own(event)
 
     def __enter__(self) -> Self:
         return self
@@ -247,3 +248,8 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _own(event: WatchEvent) -> WatchEvent:
+    """The event with an object that its reader may change."""
+    return WatchEvent(event.type, copy_json(event.object))
