@@ -45,6 +45,9 @@ class Machine:
             "state": state,
             "execution.$": "$$.Execution.Name",
             "startedAt.$": "$$.Execution.StartTime",
+            # Both together tell a newer task token of this state from an older one.
+            "enteredAt.$": "$$.State.EnteredTime",
+            "retries.$": "$$.State.RetryCount",
             "machineVersion": self.version,
             "input.$": "$",
         }

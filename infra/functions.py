@@ -23,83 +23,81 @@ class FunctionSpec:
 
 
 _WAITS = ("COORDINATION_TABLE", "EVENT_BUS")
+_REGISTRY_MB = 1024
+
+
+def _kubernetes(name: str, purpose: str, *environment: str) -> FunctionSpec:
+    return FunctionSpec(name, purpose, 60, 1024, True, environment)
+
+
+def _plain(name: str, purpose: str, *environment: str) -> FunctionSpec:
+    return FunctionSpec(name, purpose, 60, 512, False, environment)
+
 
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     # resolve
-    FunctionSpec("check_prerequisites", "What must hold before anything runs", 60, 1024, True),
-    FunctionSpec("take_snapshot", "Starts AICR's snapshot Job", 60, 1024, True, _WAITS),
-    FunctionSpec("render_bundle", "Starts AICR's render Job", 60, 1024, True, ("LEDGER_BUCKET", *_WAITS)),
+    _kubernetes("check_prerequisites", "What must hold before anything runs", "INBOX_BUCKET"),
+    _kubernetes("take_snapshot", "Starts AICR's snapshot Job", "INBOX_BUCKET", *_WAITS),
+    _kubernetes("render_bundle", "Starts AICR's render Job", "INBOX_BUCKET", *_WAITS),
     FunctionSpec(
-        "read_bundle", "Reads the rendered bundle from the registry", 120, 1024, False, ("LEDGER_BUCKET",)
+        "read_bundle",
+        "Reads the rendered bundle from the registry",
+        120,
+        _REGISTRY_MB,
+        environment=("INBOX_BUCKET", "LEDGER_BUCKET"),
     ),
     # A 100 MiB chart over a slow source takes minutes; Lambda's limit is 15.
-    FunctionSpec("mirror_chart", "Copies one chart into the registry", 600, 1024, False, ("LEDGER_BUCKET",)),
-    FunctionSpec("write_plan", "Writes the plan, once", 60, 512, False, ("LEDGER_BUCKET",)),
     FunctionSpec(
-        "announce_plan",
-        "Announces the plan if it is still the target",
-        60,
-        512,
-        False,
-        ("INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
+        "mirror_chart",
+        "Copies one chart into the registry",
+        600,
+        _REGISTRY_MB,
+        environment=("LEDGER_BUCKET",),
     ),
-    FunctionSpec(
-        "record_resolve", "Records why a resolve ended", 60, 512, False, ("LEDGER_BUCKET", "EVENT_BUS")
-    ),
+    _plain("write_plan", "Writes the plan, once", "INBOX_BUCKET", "LEDGER_BUCKET"),
+    _plain("announce_plan", "Announces the plan if it is still the target", "INBOX_BUCKET", *_WAITS),
+    _plain("record_resolve", "Says why a resolve ended", "EVENT_BUS", "APPROVER_TOPICS"),
     # rollout
-    FunctionSpec("assess_transition", "Compares two plans", 60, 1024, True, ("LEDGER_BUCKET",)),
-    FunctionSpec(
+    _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET"),
+    _plain(
         "request_approval",
         "Asks people",
-        60,
-        512,
-        False,
-        ("LEDGER_BUCKET", *_WAITS, "APPROVER_TOPICS", "APPROVAL_KEY_ARN", "APPROVAL_URL"),
+        "LEDGER_BUCKET",
+        *_WAITS,
+        "APPROVER_TOPICS",
+        "APPROVAL_KEY_ARN",
+        "APPROVAL_URL",
     ),
-    FunctionSpec(
-        "check_gate", "Whether the next step may run", 60, 1024, True, ("LEDGER_BUCKET", "COORDINATION_TABLE")
-    ),
-    FunctionSpec("apply_release", "Writes one Application", 60, 1024, True, ("LEDGER_BUCKET",)),
-    FunctionSpec("wait_until_ready", "Registers the waiter for a release", 30, 512, False, _WAITS),
-    FunctionSpec(
-        "validate_deployment", "Starts AICR's validation Job", 60, 1024, True, ("LEDGER_BUCKET", *_WAITS)
-    ),
-    FunctionSpec(
-        "confirm_criteria", "Starts the post-install snapshot", 60, 1024, True, ("LEDGER_BUCKET", *_WAITS)
+    _kubernetes("check_gate", "Whether the next step may run", "LEDGER_BUCKET", "COORDINATION_TABLE"),
+    _kubernetes("apply_release", "Writes one Application", "LEDGER_BUCKET"),
+    _plain("wait_until_ready", "Registers the waiter for a release", *_WAITS),
+    _kubernetes("validate_deployment", "Starts AICR's validation Job", "LEDGER_BUCKET", *_WAITS),
+    _kubernetes(
+        "confirm_criteria", "Starts the post-install snapshot", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS
     ),
     FunctionSpec(
         "bind_evidence",
         "Signs what happened",
         120,
-        512,
-        False,
-        ("LEDGER_BUCKET", "SIGNING_KEY_ARN", "ROLLOUT_MACHINE_ARN"),
+        _REGISTRY_MB,
+        environment=("LEDGER_BUCKET", "SIGNING_KEY_ARN", "ROLLOUT_MACHINE_ARN"),
     ),
-    FunctionSpec(
-        "record_outcome",
-        "Writes the outcome and tells people",
-        60,
-        512,
-        False,
-        ("LEDGER_BUCKET", *_WAITS, "APPROVER_TOPICS"),
+    _plain(
+        "record_outcome", "Writes the outcome and tells people", "LEDGER_BUCKET", *_WAITS, "APPROVER_TOPICS"
     ),
     # event sources
     FunctionSpec(
         "start_resolve",
         "A runtime was submitted",
         60,
-        512,
-        False,
-        ("INBOX_BUCKET", "RESOLVE_MACHINE_ARN"),
+        environment=("INBOX_BUCKET", "RESOLVE_MACHINE_ARN"),
         async_retries=2,
     ),
     FunctionSpec(
         "start_rollout",
         "A plan is ready",
         60,
-        512,
-        False,
-        ("LEDGER_BUCKET", *_WAITS, "ROLLOUT_MACHINE_ARN"),
+        environment=("LEDGER_BUCKET", "COORDINATION_TABLE", "ROLLOUT_MACHINE_ARN"),
         async_retries=2,
     ),
     # Loops for most of a minute while releases or Jobs are waited for, then finishes the look it began.
@@ -114,26 +112,33 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         async_retries=0,
     ),
     FunctionSpec(
-        "refresh_credentials", "Keeps Argo CD's registry token fresh", 60, 1024, True, async_retries=2
+        "refresh_credentials",
+        "Keeps Argo CD's registry token fresh",
+        60,
+        1024,
+        True,
+        ("COORDINATION_TABLE",),
+        async_retries=2,
     ),
     FunctionSpec(
         "record_stall",
         "Records executions that infrastructure ended",
         60,
-        512,
-        False,
-        ("LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS", "APPROVER_TOPICS"),
+        environment=("LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS", "APPROVER_TOPICS"),
         async_retries=2,
     ),
+    # A person waits for it.
     FunctionSpec(
         "serve_approvals",
         "The approval pages",
         15,
         1024,
-        False,
-        ("LEDGER_BUCKET", "APPROVAL_KEY_ARN", "APPROVAL_URL"),
+        environment=("LEDGER_BUCKET", "APPROVAL_KEY_ARN", "APPROVAL_URL"),
     ),
 )
+
+#: The only ones that may write to people.
+PUBLISHERS = ("request_approval", "record_resolve", "record_outcome", "record_stall")
 
 BY_NAME = {function.name: function for function in FUNCTIONS}
 

@@ -187,32 +187,28 @@ class Grants:
         )
 
 
-_LOCK = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
+_OWN = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
+_KEEP = ("GetItem", "PutItem")
 
 _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
-    "check_prerequisites": lambda g: g.login(),
-    "take_snapshot": lambda g: g.waiter(),
+    "check_prerequisites": lambda g: (*g.inbox(), *g.login()),
+    "take_snapshot": lambda g: (*g.inbox(), *g.waiter()),
     # The token in the Job's Secret is this role's: it reaches bundles/ and nothing else.
-    "render_bundle": lambda g: (
+    "render_bundle": lambda g: (*g.inbox(), *g.waiter(), *g.push("bundles")),
+    "read_bundle": lambda g: (
+        *g.inbox(),
         *g.read("resolves/*"),
         *g.write("resolves/*"),
-        *g.waiter(),
-        *g.push("bundles"),
+        *g.pull("bundles"),
     ),
-    "read_bundle": lambda g: (*g.read("resolves/*"), *g.write("resolves/*"), *g.pull("bundles")),
     "mirror_chart": lambda g: (
         *g.read("resolves/*"),
-        *g.write("resolves/*"),
+        *g.write("resolves/*/charts/*"),
         *g.push("charts", "wrappers"),
     ),
-    "write_plan": lambda g: (*g.read("resolves/*", "plans/*"), *g.write("plans/*")),
-    "announce_plan": lambda g: (
-        *g.inbox(),
-        *g.read("plans/*"),
-        *g.items(("GetItem", "PutItem", "UpdateItem"), "TARGET", "ANNOUNCED"),
-        *g.events(),
-    ),
-    "record_resolve": lambda g: (*g.read("resolves/*"), *g.write("resolves/*"), *g.events()),
+    "write_plan": lambda g: (*g.inbox(), *g.read("resolves/*", "plans/*"), *g.write("plans/*")),
+    "announce_plan": lambda g: (*g.inbox(), *g.items(_KEEP, "FACT"), *g.events()),
+    "record_resolve": lambda g: (*g.events(), *g.publish()),
     "assess_transition": lambda g: (*g.read("plans/*", "rollouts/*"), *g.write("rollouts/*/report.json")),
     "request_approval": lambda g: (
         *g.read("plans/*", "rollouts/*"),
@@ -223,9 +219,9 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "check_gate": lambda g: (
         *g.read("plans/*", "rollouts/*"),
-        *g.items(("GetItem",), "LOCK", "TARGET", "WAITERS"),
+        *g.items(("GetItem",), "LOCK", "FACT", "WAITERS"),
     ),
-    "apply_release": lambda g: g.read("plans/*"),
+    "apply_release": lambda g: g.read("plans/*", "rollouts/*"),
     "wait_until_ready": lambda g: g.waiter(),
     # As with render_bundle: the Job's token reaches evidence/ and nothing else.
     "validate_deployment": lambda g: (
@@ -233,7 +229,11 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.waiter(),
         *g.push("evidence"),
     ),
-    "confirm_criteria": lambda g: (*g.read("plans/*", "rollouts/*", "resolves/*"), *g.waiter()),
+    "confirm_criteria": lambda g: (
+        *g.inbox(),
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.waiter(),
+    ),
     "bind_evidence": lambda g: (
         *g.read("*"),
         *g.write("evidence/*"),
@@ -250,27 +250,27 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "start_resolve": lambda g: (*g.inbox(), *g.start(g.arns.resolve_machine, g.arns.resolve_executions)),
     "start_rollout": lambda g: (
-        *g.read("plans/*", "rollouts/*"),
-        *g.write("rollouts/*/rollout.json"),
-        *g.items(_LOCK, "LOCK"),
-        *g.items(("GetItem",), "TARGET"),
-        *g.events(),
+        *g.read("plans/*", "rollouts/*", "resolves/*/rollout.json"),
+        # What caused the rollout is claimed once, so an event that comes twice starts one.
+        *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
+        *g.items(_OWN, "LOCK"),
+        *g.items(("GetItem",), "FACT"),
         *g.start(g.arns.rollout_machine, g.arns.rollout_executions),
     ),
     # It collects what Jobs write into ConfigMaps, and is the only one that answers task tokens.
     "sweep_waiters": lambda g: (
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
-        *g.items(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"), "WAITERS", "LEASE"),
-        *g.items(("GetItem", "Query"), "LOCK", "TARGET"),
+        *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),
+        *g.items(("GetItem",), "LOCK", "FACT"),
         *g.answer(),
     ),
     # The token it writes into Argo CD's Secret is this role's: it only pulls charts.
-    "refresh_credentials": lambda g: g.pull("charts", "wrappers"),
+    "refresh_credentials": lambda g: (*g.pull("charts", "wrappers"), *g.items(_KEEP, "FACT")),
     "record_stall": lambda g: (
         *g.read("rollouts/*", "resolves/*"),
         *g.write("rollouts/*/stalls/*"),
-        *g.items(_LOCK, "LOCK"),
+        *g.items(_OWN, "LOCK"),
         *g.events(),
         *g.publish(),
     ),

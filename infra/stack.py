@@ -19,7 +19,7 @@ from infra.compute import LOG_RETENTION, Functions, Roles
 from infra.coordination import Coordination
 from infra.dead_letters import DeadLetters
 from infra.ecr_host import parse_ecr_host
-from infra.functions import RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
+from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
 from infra.names import machine_name
 from infra.notifications import Notifications
@@ -70,7 +70,7 @@ class PipelineStack(Stack):
             "Notifications",
             cluster=name,
             approvers=config.approvals.approvers,
-            publishers=[by_function[role] for role in ("request_approval", "record_outcome", "record_stall")],
+            publishers=[by_function[function] for function in PUBLISHERS],
             subscriber=deployment_role or self._cloudformation_role(),
         )
         self.api = Api(self, "Api", cluster=name, log_retention=log_retention)

@@ -1,0 +1,129 @@
+"""The cluster's side of one pipeline, for ``kubectl apply --server-side -f -``.
+
+``python -m infra.cluster_manifests demo`` prints it: namespaces with their Pod Security levels, the
+ServiceAccounts of AICR's Jobs, RBAC for each function's group, Argo CD's project, the empty credentials
+Secret and admission policies.
+"""
+
+import base64
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
+
+from infra.cluster_admission import admission_policies
+from infra.cluster_rbac import LABELS, Manifest, function_rbac, job_accounts
+from infra.functions import FUNCTIONS
+from infra.names import function_name, kubernetes_group
+from infra.sources import ROOT
+
+
+def manifests(config: ClusterConfig) -> list[Manifest]:
+    """All objects, in the order in which they can be applied."""
+    return [
+        *_namespaces(config),
+        *job_accounts(config),
+        *function_rbac(config),
+        _project(config),
+        *_credentials(config),
+        *admission_policies(config),
+    ]
+
+
+def render(config: ClusterConfig) -> str:
+    """The objects as YAML documents, under a comment that says what they are and what else is to be done."""
+    documents = [yaml.safe_dump(manifest, sort_keys=False, width=110) for manifest in manifests(config)]
+    return "\n".join(_head(config)) + "\n---\n" + "---\n".join(documents)
+
+
+def _head(config: ClusterConfig) -> Iterable[str]:
+    cluster = config.cluster
+    yield f"# Cluster side of aicr-pipeline-{cluster.name}: kubectl apply --server-side -f -"
+    yield f"# {SYSTEM_NAMESPACE} is privileged because AICR's snapshot reads the host's hardware and systemd;"
+    yield "# an admission policy keeps every other Job of the pipeline from using the host."
+    if config.validation.enabled:
+        yield "# Validation is cluster-admin-equivalent: AICR runs validators as aicr-validator."
+    yield "#"
+    yield "# The stack maps its functions' roles to groups when the cluster is in its own account and region."
+    yield "# Otherwise run, in the cluster's account (PIPELINE_ACCOUNT is the stack's):"
+    for function in FUNCTIONS:
+        if function.faces_kubernetes:
+            role = f"arn:{_partition(cluster.region)}:iam::${{PIPELINE_ACCOUNT}}:role/"
+            role += function_name(cluster.name, function.name)
+            group = kubernetes_group(function.name)
+            yield (
+                f"#   aws eks create-access-entry --region {cluster.region} --cluster-name {cluster.known_as}"
+                f" --principal-arn {role} --type STANDARD --kubernetes-groups {group}"
+            )
+
+
+def _partition(region: str) -> str:
+    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
+    return next((name for prefix, name in prefixes.items() if region.startswith(prefix)), "aws")
+
+
+def _namespaces(config: ClusterConfig) -> Iterable[Manifest]:
+    # Namespaces that exist already keep the labels they have.
+    for component in config.namespaces.components:
+        if component.create:
+            yield _namespace(component.name, component.pod_security)
+    yield _namespace(SYSTEM_NAMESPACE, "privileged")
+    # Validators may ask for GPUs and the host; their pods are AICR's, created by its launcher.
+    yield _namespace(VALIDATION_NAMESPACE, "privileged")
+
+
+def _namespace(name: str, level: str) -> Manifest:
+    security = {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "audit", "warn")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {**LABELS, **security}},
+    }
+
+
+def _project(config: ClusterConfig) -> Manifest:
+    engine = config.engine
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": {"name": engine.project, "namespace": engine.namespace, "labels": dict(LABELS)},
+        "spec": {
+            "description": "The GPU stack that AICR prescribes, rolled out by aicr-pipeline",
+            "sourceRepos": [f"{config.registry.repository}/{folder}/*" for folder in ("charts", "wrappers")],
+            "destinations": [
+                {"server": engine.destination, "namespace": component.name}
+                for component in config.namespaces.components
+            ],
+            "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+        },
+    }
+
+
+def _credentials(config: ClusterConfig) -> Iterable[Manifest]:
+    """Empty: the pipeline may fill it, but create no Secret in Argo CD's namespace.
+
+    Without the annotation that says when the token expires: the pipeline writes it, and applying these
+    manifests again would then conflict.
+    """
+    if config.registry.auth.provider != "aws" or config.engine.kind != "self-managed":
+        return
+    content = {"type": "oci", "url": config.registry.repository}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {
+            "name": config.engine.repo_creds_secret,
+            "namespace": config.engine.namespace,
+            "labels": {**LABELS, "argocd.argoproj.io/secret-type": "repo-creds"},
+        },
+        # Not stringData: server-side apply would keep it apart from what the pipeline writes into data.
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in content.items()},
+    }
+
+
+if __name__ == "__main__":
+    print(render(load_cluster_config(ROOT / "clusters" / f"{Path(sys.argv[1]).stem}.yaml")))

@@ -1,0 +1,186 @@
+"""Kubernetes rights: of each function's group, and of the ServiceAccounts that AICR's Jobs run as.
+
+The pipeline may create neither namespaces nor RBAC: an administrator applies these.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.model.config import ClusterConfig
+
+from infra.names import kubernetes_group
+
+Manifest = dict[str, Any]
+Rule = dict[str, Any]
+
+LABELS = {"app.kubernetes.io/managed-by": "aicr-pipeline", "app.kubernetes.io/part-of": "aicr-pipeline"}
+RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class GroupRights:
+    """What one function's group may do: in namespaces, and cluster-wide."""
+
+    namespaced: dict[str, list[Rule]] = field(default_factory=dict)
+    cluster: list[Rule] = field(default_factory=list)
+
+
+def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
+    """By function, for every function that faces Kubernetes."""
+    argocd = config.engine.namespace
+    applications = rule("argoproj.io", "applications", "get", "list")
+    project = rule("argoproj.io", "appprojects", "get", names=[config.engine.project])
+    nodes = rule("", "nodes", "list")
+    jobs = rule("batch", "jobs", "get", "create", "delete")
+    snapshots = GroupRights({SYSTEM_NAMESPACE: [jobs]}, [nodes])
+    # Watched and read, in both namespaces where Jobs run.
+    results = [
+        rule("batch", "jobs", "get", "list"),
+        rule("", "pods", "get", "list"),
+        rule("", "pods/log", "get"),
+        rule("", "configmaps", "get"),
+    ]
+    return {
+        "check_prerequisites": GroupRights(
+            {argocd: [project]},
+            [
+                rule(
+                    "apiextensions.k8s.io",
+                    "customresourcedefinitions",
+                    "get",
+                    names=["applications.argoproj.io"],
+                ),
+                rule("", "namespaces", "get", "list"),
+                nodes,
+                {"nonResourceURLs": ["/version"], "verbs": ["get"]},
+            ],
+        ),
+        "take_snapshot": snapshots,
+        "confirm_criteria": snapshots,
+        "render_bundle": GroupRights(
+            {SYSTEM_NAMESPACE: [jobs, rule("", "secrets", "get", "create", "patch", "delete")]}
+        ),
+        "assess_transition": GroupRights({argocd: [applications]}),
+        "check_gate": GroupRights({argocd: [applications, project]}, [rule("", "namespaces", "get")]),
+        # Update, because a merge patch would keep values that a new plan dropped.
+        "apply_release": GroupRights(
+            {argocd: [rule("argoproj.io", "applications", "get", "create", "update", "patch")]}
+        ),
+        # Patch only gives self-heal back once a release is ready; admission refuses it everything else.
+        "sweep_waiters": GroupRights(
+            {
+                argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
+                SYSTEM_NAMESPACE: results,
+                VALIDATION_NAMESPACE: results,
+            }
+        ),
+        "refresh_credentials": GroupRights(
+            {argocd: [rule("", "secrets", "get", "patch", names=[config.engine.repo_creds_secret])]}
+        ),
+        "validate_deployment": GroupRights(
+            {
+                VALIDATION_NAMESPACE: [
+                    jobs,
+                    rule("", "secrets", "get", "create", "patch", "delete"),
+                    rule("", "configmaps", "get", "create", "patch", "delete"),
+                ]
+            }
+        ),
+    }
+
+
+def function_rbac(config: ClusterConfig) -> Iterable[Manifest]:
+    """Roles and bindings of all groups."""
+    for function, rights in group_rights(config).items():
+        subject = {"kind": "Group", "apiGroup": RBAC, "name": kubernetes_group(function)}
+        name = f"aicr-pipeline-{function.replace('_', '-')}"
+        if rights.cluster:
+            yield from bound("ClusterRole", name, rights.cluster, subject)
+        for namespace, rules in rights.namespaced.items():
+            yield from bound("Role", name, rules, subject, namespace)
+
+
+def job_accounts(config: ClusterConfig) -> Iterable[Manifest]:
+    """ServiceAccounts of AICR's Jobs, with the rights that AICR's own installer gives them."""
+    yield service_account(SYSTEM_NAMESPACE, "aicr-snapshot")
+    account = _account(SYSTEM_NAMESPACE, "aicr-snapshot")
+    result = [rule("", "configmaps", "create", "get", "update", "patch"), rule("", "pods", "get", "list")]
+    yield from bound("Role", "aicr-snapshot", result, account, SYSTEM_NAMESPACE)
+    reading = [
+        rule("", "nodes", "get", "list"),
+        rule("", "pods", "get", "list"),
+        rule("nvidia.com", "clusterpolicies", "get", "list"),
+        {
+            "apiGroups": ["slinky.slurm.net"],
+            "resources": ["controllers", "nodesets", "loginsets", "restapis", "accountings"],
+            "verbs": ["list"],
+        },
+        rule("k8s.mariadb.com", "mariadbs", "list"),
+    ]
+    yield from bound("ClusterRole", "aicr-snapshot", reading, account)
+    # Renders from files; it asks the cluster nothing.
+    yield service_account(SYSTEM_NAMESPACE, "aicr-render") | {"automountServiceAccountToken": False}
+    if config.validation.enabled:
+        yield from _validation(config)
+
+
+def _validation(config: ClusterConfig) -> Iterable[Manifest]:
+    """AICR >= 1.1.0: a launcher with namespaced rights, and validators as cluster-admin."""
+    annotations = config.validation.service_account_annotations
+    launcher = service_account(VALIDATION_NAMESPACE, "aicr-validation")
+    if annotations:
+        launcher["metadata"]["annotations"] = dict(annotations)
+    yield launcher
+    rules = [
+        rule("batch", "jobs", "get", "list", "watch", "create", "patch", "delete"),
+        rule("", "configmaps", "get", "list", "watch", "create", "update", "patch", "delete"),
+        rule("", "pods", "get", "list", "watch"),
+        rule("", "pods/log", "get"),
+        rule("", "serviceaccounts", "get"),
+    ]
+    account = _account(VALIDATION_NAMESPACE, "aicr-validation")
+    yield from bound("Role", "aicr-validation", rules, account, VALIDATION_NAMESPACE)
+    yield service_account(VALIDATION_NAMESPACE, "aicr-validator")
+    yield {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "aicr-validator", "labels": dict(LABELS)},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [_account(VALIDATION_NAMESPACE, "aicr-validator")],
+    }
+
+
+def rule(group: str, resource: str, *verbs: str, names: list[str] | None = None) -> Rule:
+    """One RBAC rule; ``names`` narrows it to named objects."""
+    narrowed = {"resourceNames": names} if names else {}
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **narrowed}
+
+
+def bound(
+    kind: str, name: str, rules: list[Rule], subject: dict[str, str], namespace: str | None = None
+) -> Iterable[Manifest]:
+    """A role of ``kind`` (``Role`` or ``ClusterRole``) and its binding to ``subject``."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), "labels": dict(LABELS)}
+    yield {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+    yield {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": dict(metadata),
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
+        "subjects": [subject],
+    }
+
+
+def service_account(namespace: str, name: str) -> Manifest:
+    """A ServiceAccount without anything else."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(LABELS)},
+    }
+
+
+def _account(namespace: str, name: str) -> dict[str, str]:
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
