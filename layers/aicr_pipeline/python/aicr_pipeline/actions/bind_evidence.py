@@ -1,0 +1,151 @@
+"""State "Bind evidence": one signed statement ties plan, approval, charts and validation together."""
+
+import json
+from typing import Any
+
+from aicr_pipeline import __version__
+from aicr_pipeline.adapters.artifact import pull_files, push_document
+from aicr_pipeline.adapters.http import Counters
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.mirror import Destination
+from aicr_pipeline.adapters.rollouts import load_decision, load_plan, load_report, load_rollout
+from aicr_pipeline.adapters.signer import Signer, fingerprint
+from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.approval import check_decision
+from aicr_pipeline.decide.assess import request_digest
+from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.dsse import envelope, pae_digest
+from aicr_pipeline.decide.evidence import Bound, statement
+from aicr_pipeline.decide.snapshot import read_snapshot
+from aicr_pipeline.decide.validation import judge
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.evidence import (
+    PAYLOAD_TYPE,
+    PREDICATE_TYPE,
+    BoundAicrEvidence,
+    BoundPipeline,
+    BoundValidation,
+)
+from aicr_pipeline.model.plan import Plan
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Decision, rollout_key
+from aicr_pipeline.model.step import StepEvent
+
+ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
+
+
+def bind_evidence(
+    step: StepEvent,
+    config: ClusterConfig,
+    ledger: Ledger,
+    registry: Destination,
+    signer: Signer,
+    clock: Clock,
+    local_engine: bool,
+) -> dict[str, Any]:
+    """Read every record again, state them, sign the statement, store it and push it beside AICR's evidence.
+
+    A second run finds the first one's binding and returns it: evidence is bound once.
+
+    Returns
+    -------
+    dict
+        ``key`` in the ledger, ``reference`` and ``digest`` in the registry, ``fingerprint``, ``qualifying``.
+
+    Raises
+    ------
+    PipelineError
+        ``RolloutFailed`` when a record that the evidence needs is missing or does not hold.
+    """
+    name = str(step.input["rollout"])
+    bound_key = rollout_key(name, "binding")
+    found = ledger.get_json(bound_key)
+    if found is None:
+        text, qualifying = _statement(step, config, ledger, registry, clock, local_engine)
+        mark = fingerprint(signer.public_key())
+        sealed = envelope(PAYLOAD_TYPE, text, mark, signer.sign_digest(pae_digest(PAYLOAD_TYPE, text)))
+        key = f"evidence/{config.cluster.name}/{name}/{sha256(sealed).removeprefix('sha256:')}.intoto.json"
+        ledger.put_same(key, sealed)
+        pointer = {"key": key, "fingerprint": mark, "qualifying": qualifying}
+        ledger.put_once(bound_key, json.dumps(pointer, sort_keys=True).encode())
+        # ECDSA signatures differ each time: whoever wrote the pointer first is the binding.
+        found = ledger.get_json(bound_key)
+    sealed = ledger.get(found["key"]) or b""
+    repository = registry.repository("evidence", f"{name.lower()}-binding", Counters())
+    annotations = {"in-toto.io/predicate-type": PREDICATE_TYPE}
+    digest = push_document(repository, sealed, ENVELOPE_TYPE, ENVELOPE_TYPE, annotations, "binding")
+    return {**found, "reference": f"{repository.reference}:binding", "digest": digest}
+
+
+def _statement(
+    step: StepEvent, config: ClusterConfig, ledger: Ledger, registry: Destination, clock: Clock, local_engine: bool
+) -> tuple[bytes, bool]:
+    rollout = load_rollout(ledger, str(step.input["rollout"]))
+    plan = load_plan(ledger, rollout.to_plan)
+    snapshot = ledger.get(f"rollouts/{rollout.name}/snapshot.yaml")
+    if snapshot is None:
+        raise PipelineError(Reason.RolloutFailed, "The post-install snapshot is not in the ledger.")
+    validation, evidence = _validation(step, plan, ledger, registry)
+    text = statement(
+        Bound(
+            config=config,
+            rollout=rollout,
+            plan=plan,
+            decision=_decision(ledger, rollout.name, rollout.deadline, clock),
+            validation=validation,
+            aicr_evidence=evidence,
+            post_install_snapshot_digest=read_snapshot(snapshot).digest,
+            execution=step.execution,
+            machine_version=step.machine_version,
+            pipeline=BoundPipeline(version=__version__),
+            local_engine=local_engine,
+            bound_at=rfc3339(clock()),
+        )
+    )
+    return text, bool(json.loads(text)["predicate"]["qualifying"])
+
+
+def _decision(ledger: Ledger, rollout: str, deadline: str, clock: Clock) -> Decision | None:
+    report = load_report(ledger, rollout)
+    if report is None:
+        raise PipelineError(Reason.RolloutFailed, f"Rollout {rollout} has lost its report.")
+    decision = load_decision(ledger, rollout)
+    if report.approval_needed:
+        check_decision(decision, request_digest(report, deadline), clock())
+    return decision
+
+
+def _validation(
+    step: StepEvent, plan: Plan, ledger: Ledger, registry: Destination
+) -> tuple[BoundValidation, BoundAicrEvidence | None]:
+    if plan.desired_state.validation == "Disabled":
+        return BoundValidation(mode="Disabled"), None
+    report = ledger.get(f"rollouts/{step.input['rollout']}/validation.json")
+    if report is None:
+        raise PipelineError(Reason.RolloutFailed, "The validation report is not in the ledger.")
+    result, problem = judge(report)
+    if problem is not None:
+        raise PipelineError(Reason.RolloutFailed, problem)
+    repository = registry.repository("evidence", str(step.input["validation"]["repository"]), Counters())
+    tags = repository.tags()
+    if len(tags) != 1:
+        raise PipelineError(
+            Reason.RolloutFailed,
+            f"{repository.reference} should hold the one evidence of this attempt, but has {len(tags)} tags.",
+        )
+    digest = repository.head_manifest(tags[0])
+    if digest is None:
+        raise PipelineError(Reason.RolloutFailed, f"AICR's evidence {repository.reference}:{tags[0]} is gone.")
+    _require_same_recipe(pull_files(repository, digest, "AICR's evidence"), plan)
+    reference = f"{repository.reference}@{digest}"
+    return result, BoundAicrEvidence(reference=reference, digest=digest, signed=False)
+
+
+def _require_same_recipe(files: dict[str, bytes], plan: Plan) -> None:
+    """Evidence of another plan never satisfies this one: the recipe inside must be the plan's."""
+    recipe = files.get("recipe.yaml")
+    if recipe is None or sha256(recipe) != plan.recorded.recipe_digest:
+        raise PipelineError(
+            Reason.RolloutFailed, "AICR's evidence is for another recipe than the plan's; it does not count."
+        )

@@ -1,0 +1,109 @@
+"""State "Record outcome": how the rollout ended, written once; then the lock goes and people are told."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aicr_pipeline.adapters.bus import Bus, Notifier
+from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.rollouts import load_outcome, load_report
+from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, outcome_of
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Outcome, RolloutOutcome, rollout_key
+from aicr_pipeline.model.step import StepEvent
+
+ROLLOUT_ENDED = "Rollout Ended"
+
+
+def record_outcome(
+    step: StepEvent,
+    config: ClusterConfig,
+    ledger: Ledger,
+    coordination: Coordination,
+    bus: Bus,
+    notifier: Notifier,
+    clock: Clock,
+) -> dict[str, Any]:
+    """Write the outcome, free the lock, announce the end, tell people.
+
+    A second run finds the outcome written and repeats only what can be repeated.
+
+    Returns
+    -------
+    dict
+        ``outcome``, ``reason`` and ``message``.
+    """
+    name = str(step.input["rollout"])
+    outcome = _outcome(step.input, name, ledger, rfc3339(clock()))
+    key = rollout_key(name, "outcome")
+    is_first = ledger.put_once(key, json.dumps(outcome.wire(), sort_keys=True).encode())
+    outcome = load_outcome(ledger, name) or outcome
+    coordination.drop_lock(name)
+    bus.announce(
+        ROLLOUT_ENDED,
+        {
+            "rollout": name,
+            "toPlan": step.input["toPlan"],
+            "outcome": str(outcome.outcome),
+            "reason": str(outcome.reason),
+        },
+    )
+    if is_first:
+        notifier.send_all(
+            f"[aicr {config.cluster.name}] rollout {name}: {outcome.outcome}", _words(config, outcome)
+        )
+    return {"outcome": str(outcome.outcome), "reason": str(outcome.reason), "message": outcome.message}
+
+
+def _outcome(state: Mapping[str, Any], name: str, ledger: Ledger, now: str) -> RolloutOutcome:
+    report = load_report(ledger, name)
+    releases = [step.release for step in report.steps] if report else []
+    ended = ended_with(state, ROLLOUT_RESULTS)
+    if ended is None:
+        disabled = state["assessment"]["validation"] == "Disabled"
+        return RolloutOutcome(
+            rollout=name,
+            outcome=Outcome.Succeeded,
+            reason=Reason.ValidationDisabled if disabled else Reason.RolledOut,
+            message=f"rollout {name}: {len(releases)} releases are ready at their revisions",
+            finished_at=now,
+            installed=tuple(releases),
+            evidence=str(state["evidence"]["key"]),
+        )
+    reason, message = ended
+    done = _done(state, releases)
+    return RolloutOutcome(
+        rollout=name,
+        outcome=outcome_of(reason),
+        reason=reason,
+        message=message[:4000],
+        finished_at=now,
+        installed=tuple(releases[:done]),
+        not_installed=tuple(releases[done:]),
+    )
+
+
+def _done(state: Mapping[str, Any], releases: list[str]) -> int:
+    """How many releases became ready: all once the Map ended well, else up to the one whose words ended it."""
+    if "steps" in state:
+        return len(releases)
+    cause = str((state.get("ended") or {}).get("Cause", ""))
+    return next((at for at, release in enumerate(releases) if cause.startswith(f"step {at + 1}/")), 0)
+
+
+def _words(config: ClusterConfig, outcome: RolloutOutcome) -> str:
+    lines = [f"Rollout {outcome.rollout} of cluster {config.cluster.name} ended: {outcome.outcome}.", ""]
+    if outcome.outcome is Outcome.Succeeded:
+        lines += [f"{len(outcome.installed)} releases are ready.", f"Evidence: ledger key {outcome.evidence}"]
+    else:
+        lines += [
+            f"{outcome.reason}: {outcome.message}",
+            "",
+            f"Ready: {', '.join(outcome.installed) or 'none'}",
+            f"Not reached: {', '.join(outcome.not_installed) or 'none'}",
+            "Nothing is rolled back. What to do: docs/runbook.md, then a fresh rollout (submit the runtime again).",
+        ]
+    return "\n".join(lines) + "\n"
