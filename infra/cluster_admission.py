@@ -15,7 +15,10 @@ from aicr_pipeline.model.config import ClusterConfig
 from infra.cluster_rbac import LABELS, Manifest
 from infra.names import kubernetes_group
 
-_OURS = "has(request.userInfo.groups) && request.userInfo.groups.exists(group, group.startsWith('aicr-pipeline:'))"
+_OURS = (
+    "has(request.userInfo.groups) && "
+    "request.userInfo.groups.exists(group, group.startsWith('aicr-pipeline:'))"
+)
 _ADMISSION = "admissionregistration.k8s.io"
 
 
