@@ -131,6 +131,7 @@ class LocalAws:
             soft_processes=soft,
             idle_seconds=idle,
             retry_delays=self._retry_delays,
+            problems=self.problems,
         )
         self._on_stop.append(self._lambdas.stop)
         self._targets = Targets(self._lambdas, self.client)
@@ -176,6 +177,8 @@ class LocalAws:
         from moto.server import ThreadedMotoServer
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        # Every state that fails is an error line there, expected ones too; executions carry their own error.
+        logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
         moto_api_backend.reset()
         server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         server.start()

@@ -74,6 +74,7 @@ class Lambdas:
         soft_processes: int,
         idle_seconds: float,
         retry_delays: Sequence[float],
+        problems: list[str],
     ) -> None:
         self.functions: dict[str, FunctionSpec] = {}
         self.async_configs: dict[str, AsyncConfig] = {}
@@ -83,6 +84,7 @@ class Lambdas:
         self._logs = logs
         self._base_env = dict(base_env)
         self._pending = pending
+        self._problems = problems
         self._max = max_processes
         self._soft = soft_processes
         self._idle_seconds = idle_seconds
@@ -218,6 +220,10 @@ class Lambdas:
                     delay = self._retry_delays[min(attempt, len(self._retry_delays) - 1)]
                     if self._stopped.wait(delay):
                         return
+            self._problems.append(
+                f"function {function.name}: asynchronous invocation gave up after {config.retries + 1} attempts: "
+                f"{result.payload[:300].decode(errors='replace')}"
+            )
             if config.on_failure:
                 self._settle(config.on_failure, function, body, result, request_id, config.retries + 1)
             elif function.dead_letter and self.deliver is not None:

@@ -330,16 +330,15 @@ def install_tokens(patches: Patches) -> None:
     """SendTaskSuccess and SendTaskFailure: one answer per token, and the cause arrives."""
     from moto.core.responses import EmptyResult
     from moto.stepfunctions import responses
-    from moto.stepfunctions.parser.api import InvalidOutput, TaskDoesNotExist, TaskTimedOut
 
     def settle(response: Any, send: Callable[[Any], None]) -> Any:
         token = response._get_param("taskToken")
         endpoint = _endpoint(response.stepfunction_backend, token)
         if endpoint is None:
-            raise TaskDoesNotExist(f"Task does not exist: '{token}'")
+            raise _refusal("TaskDoesNotExist", f"Task does not exist: '{token}'")
         # Interrupted or answered: the wait is over. AWS calls both a timed-out task.
         if endpoint._notify_event.is_set():
-            raise TaskTimedOut("Task Timed Out: 'Provided task does not exist anymore'")
+            raise _refusal("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
         send(token)
         return EmptyResult()
 
@@ -348,7 +347,7 @@ def install_tokens(patches: Patches) -> None:
         try:
             json.loads(output)
         except (TypeError, ValueError) as error:
-            raise InvalidOutput(f"Invalid Output: {error}") from error
+            raise _refusal("InvalidOutput", f"Invalid Output: {error}") from error
         backend = response.stepfunction_backend
         return settle(response, lambda token: backend.send_task_success(token, output))
 
@@ -359,6 +358,12 @@ def install_tokens(patches: Patches) -> None:
 
     patches.replace(responses.StepFunctionResponse, "send_task_success", send_task_success)
     patches.replace(responses.StepFunctionResponse, "send_task_failure", send_task_failure)
+
+
+def _refusal(code: str, message: str) -> Exception:
+    from moto.stepfunctions.exceptions import AWSError
+
+    return AWSError(message, exception_type=code, status=400)
 
 
 def _endpoint(backend: Any, token: str) -> Any | None:

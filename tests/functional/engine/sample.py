@@ -144,7 +144,7 @@ MAIN_MACHINE = {
             Next="Wait",
             ResultPath="$.acted",
         ),
-        "Wait": wait_token({"input": "main"}, Next="Approved?", ResultPath="$.decision"),
+        "Wait": wait_token({"input.$": "States.Format('{}-main', $$.Execution.Name)"}, Next="Approved?", ResultPath="$.decision"),
         "Approved?": {
             "Type": "Choice",
             "Choices": [{"Variable": "$.decision.yes", "BooleanEquals": True, "Next": "Each"}],
@@ -161,7 +161,9 @@ MAIN_MACHINE = {
                 "StartAt": "One",
                 "States": {
                     "One": call("act", {"kind.$": "$.item"}, ResultPath="$.acted", Next="Hold"),
-                    "Hold": wait_token({"input.$": "$.item"}, End=True),
+                    "Hold": wait_token(
+                        {"input.$": "States.Format('{}-{}', $$.Execution.Name, $.item)"}, End=True
+                    ),
                 },
             },
             "Catch": [{"ErrorEquals": ["Degraded"], "ResultPath": "$.ended", "Next": "Record"}],

@@ -1,0 +1,115 @@
+"""The HTTP API: payload-2.0 events in, responses out, and an access log without paths."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from local.aws import LocalAws
+
+
+def ask(
+    engine: LocalAws, method: str, path: str, body: bytes = b"", headers: list[tuple[str, str]] | None = None
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    connection = http.client.HTTPConnection(urlsplit(engine.api_url).netloc, timeout=20)
+    try:
+        connection.putrequest(method, path)
+        for name, value in headers or []:
+            connection.putheader(name, value)
+        if body:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body or None)
+        answer = connection.getresponse()
+        return answer.status, answer.getheaders(), answer.read()
+    finally:
+        connection.close()
+
+
+def event_of(answer: tuple[int, list[tuple[str, str]], bytes]) -> dict[str, Any]:
+    assert answer[0] == 201
+    event: dict[str, Any] = json.loads(answer[2])
+    return event
+
+
+def test_get_becomes_an_event_and_the_answer_a_response(engine: LocalAws) -> None:
+    answer = ask(
+        engine,
+        "GET",
+        "/approvals/demo-1/a%20b?secret=x%2By&n=1&n=2",
+        headers=[("Cookie", "s=1; t=2"), ("X-Two", "a"), ("X-Two", "b"), ("User-Agent", "test")],
+    )
+    event = event_of(answer)
+    assert event["version"] == "2.0"
+    assert event["routeKey"] == "GET /approvals/{rollout}/{approver}"
+    assert event["pathParameters"] == {"rollout": "demo-1", "approver": "a b"}
+    assert event["rawPath"] == "/approvals/demo-1/a b"
+    assert event["rawQueryString"] == "secret=x%2By&n=1&n=2"
+    assert event["queryStringParameters"] == {"secret": "x+y", "n": "1,2"}
+    assert event["cookies"] == ["s=1", "t=2"]
+    assert "cookie" not in event["headers"]
+    assert event["headers"]["x-two"] == "a,b"
+    assert "body" not in event
+    http_part = event["requestContext"]["http"]
+    assert (http_part["method"], http_part["sourceIp"], http_part["userAgent"]) == (
+        "GET",
+        "127.0.0.1",
+        "test",
+    )
+    assert event["requestContext"]["stage"] == "$default"
+    headers = [(k.lower(), v) for k, v in answer[1]]
+    assert [v for k, v in headers if k == "set-cookie"] == ["a=1; Path=/", "b=2"]
+    assert ("x-one", "1") in headers
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoded"),
+    [("application/x-www-form-urlencoded", True), ("application/json", False), ("text/plain", False)],
+)
+def test_bodies(engine: LocalAws, content_type: str, encoded: bool) -> None:
+    event = event_of(ask(engine, "POST", "/approvals/r/a", b"a=1&b=2", [("Content-Type", content_type)]))
+    assert event["isBase64Encoded"] is encoded
+    body = base64.b64decode(event["body"]).decode() if encoded else event["body"]
+    assert body == "a=1&b=2"
+
+
+def test_head_other_routes_and_refusals(engine: LocalAws) -> None:
+    status, headers, body = ask(engine, "HEAD", "/approvals/r/a")
+    assert (status, body) == (201, b"")
+    assert int(dict(headers)["Content-Length"]) > 0
+    assert ask(engine, "PUT", "/approvals/r/a")[0] == 404
+    assert ask(engine, "GET", "/approvals/r/a/more")[0] == 404
+    event = event_of(ask(engine, "DELETE", "/files/a/b/c"))
+    assert event["routeKey"] == "ANY /files/{rest+}"
+    assert event["pathParameters"] == {"rest": "a/b/c"}
+    assert ask(engine, "GET", "/files/x/plain")[2] == b'{"hello": "json"}'
+    assert json.loads(ask(engine, "GET", "/files/x/fail")[2]) == {"message": "Internal Server Error"}
+    assert ask(engine, "GET", "/files/x/image")[2] == base64.b64decode("iVBORw==")
+
+
+def test_signed_routes_know_the_role(engine: LocalAws) -> None:
+    assert ask(engine, "POST", "/signed")[0] == 403
+    keys = engine.credentials_of("arn:aws:iam::111122223333:role/sample-look")
+    scope = f"AWS4-HMAC-SHA256 Credential={keys.access_key}/20260101/us-west-2/execute-api/aws4_request"
+    event = event_of(ask(engine, "POST", "/signed", headers=[("Authorization", scope)]))
+    iam = event["requestContext"]["authorizer"]["iam"]
+    assert iam["userArn"] == "arn:aws:sts::111122223333:assumed-role/sample-look/local"
+
+
+def test_access_log_has_no_path(engine: LocalAws) -> None:
+    ask(engine, "GET", "/approvals/hidden-rollout/hidden-person?secret=hidden")
+    log = (engine.workdir / "logs" / "api-Api.access.log").read_text()
+    assert "hidden" not in log
+    last = json.loads(log.splitlines()[-1])
+    assert last["routeKey"] == "GET /approvals/{rollout}/{approver}"
+    assert last["status"] == "201"
+    assert set(last) == {"requestId", "routeKey", "status"}
+
+
+def test_addresses_in_outputs(engine: LocalAws) -> None:
+    assert engine.outputs["ApiUrl"] == engine.api_url
+    assert engine.outputs["BuiltUrl"] == engine.api_url + "/"
