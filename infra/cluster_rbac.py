@@ -32,6 +32,8 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
     argocd = config.engine.namespace
     applications = rule("argoproj.io", "applications", "get", "list")
     project = rule("argoproj.io", "appprojects", "get", names=[config.engine.project])
+    definitions, name = "customresourcedefinitions", "applications.argoproj.io"
+    argocd_installed = rule("apiextensions.k8s.io", definitions, "get", names=[name])
     nodes = rule("", "nodes", "list")
     jobs = rule("batch", "jobs", "get", "create", "delete")
     snapshots = GroupRights({SYSTEM_NAMESPACE: [jobs]}, [nodes])
@@ -46,12 +48,7 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "check_prerequisites": GroupRights(
             {argocd: [project]},
             [
-                rule(
-                    "apiextensions.k8s.io",
-                    "customresourcedefinitions",
-                    "get",
-                    names=["applications.argoproj.io"],
-                ),
+                argocd_installed,
                 rule("", "namespaces", "get", "list"),
                 nodes,
                 {"nonResourceURLs": ["/version"], "verbs": ["get"]},
@@ -62,7 +59,7 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "render_bundle": GroupRights(
             {SYSTEM_NAMESPACE: [jobs, rule("", "secrets", "get", "create", "patch", "delete")]}
         ),
-        "assess_transition": GroupRights({argocd: [applications]}),
+        "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
         "check_gate": GroupRights({argocd: [applications, project]}, [rule("", "namespaces", "get")]),
         # Update, because a merge patch would keep values that a new plan dropped.
         "apply_release": GroupRights(

@@ -58,7 +58,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _plain("announce_plan", "Announces the plan if it is still the target", "INBOX_BUCKET", *_WAITS),
     _plain("record_resolve", "Says why a resolve ended", "EVENT_BUS", "APPROVER_TOPICS"),
     # rollout
-    _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET"),
+    _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET", *_WAITS),
     _plain(
         "request_approval",
         "Asks people",
@@ -108,7 +108,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         120,
         1024,
         True,
-        ("LEDGER_BUCKET", "COORDINATION_TABLE", "RESOLVE_MACHINE_ARN", "ROLLOUT_MACHINE_ARN"),
+        ("LEDGER_BUCKET", "COORDINATION_TABLE"),
         async_retries=0,
     ),
     FunctionSpec(
@@ -124,7 +124,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "record_stall",
         "Records executions that infrastructure ended",
         60,
-        environment=("LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS", "APPROVER_TOPICS"),
+        environment=("LEDGER_BUCKET", "EVENT_BUS", "APPROVER_TOPICS"),
         async_retries=2,
     ),
     # A person waits for it.

@@ -125,6 +125,10 @@ class Grants:
         """Pull from, push to and create repositories under the prefix. Never delete."""
         return (*self.login(), *self._repositories(_PUSH, folders))
 
+    def tags(self, *folders: str) -> tuple[Right, ...]:
+        """List the tags of repositories under the prefix."""
+        return self._repositories(("ecr:ListImages",), folders)
+
     def _repositories(self, actions: tuple[str, ...], folders: tuple[str, ...]) -> tuple[Right, ...]:
         if self.ecr is None:
             return ()
@@ -209,7 +213,12 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "write_plan": lambda g: (*g.inbox(), *g.read("resolves/*", "plans/*"), *g.write("plans/*")),
     "announce_plan": lambda g: (*g.inbox(), *g.items(_KEEP, "FACT"), *g.events()),
     "record_resolve": lambda g: (*g.events(), *g.publish()),
-    "assess_transition": lambda g: (*g.read("plans/*", "rollouts/*"), *g.write("rollouts/*/report.json")),
+    "assess_transition": lambda g: (
+        *g.read("plans/*", "rollouts/*"),
+        *g.write("rollouts/*/report.json"),
+        *g.items(("GetItem",), "FACT"),
+        *g.events(),
+    ),
     "request_approval": lambda g: (
         *g.read("plans/*", "rollouts/*"),
         *g.write("rollouts/*/request.json"),
@@ -219,9 +228,9 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "check_gate": lambda g: (
         *g.read("plans/*", "rollouts/*"),
-        *g.items(("GetItem",), "LOCK", "FACT", "WAITERS"),
+        *g.items(("GetItem",), "FACT"),
     ),
-    "apply_release": lambda g: g.read("plans/*", "rollouts/*"),
+    "apply_release": lambda g: g.read("plans/*"),
     "wait_until_ready": lambda g: g.waiter(),
     # As with render_bundle: the Job's token reaches evidence/ and nothing else.
     "validate_deployment": lambda g: (
@@ -236,8 +245,10 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "bind_evidence": lambda g: (
         *g.read("*"),
-        *g.write("evidence/*"),
+        *g.write("evidence/*", "rollouts/*/binding.json"),
         *g.push("evidence"),
+        # AICR tags its evidence as it likes; the repository of an attempt holds that one tag.
+        *g.tags("evidence"),
         *g.sign(),
         *g.executions(),
     ),
@@ -262,15 +273,14 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
         *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),
-        *g.items(("GetItem",), "LOCK", "FACT"),
+        *g.items(("GetItem",), "FACT"),
         *g.answer(),
     ),
     # The token it writes into Argo CD's Secret is this role's: it only pulls charts.
     "refresh_credentials": lambda g: (*g.pull("charts", "wrappers"), *g.items(_KEEP, "FACT")),
     "record_stall": lambda g: (
         *g.read("rollouts/*", "resolves/*"),
-        *g.write("rollouts/*/stalls/*"),
-        *g.items(_OWN, "LOCK"),
+        *g.write("rollouts/*/stalls/*", "resolves/*/stalls/*"),
         *g.events(),
         *g.publish(),
     ),
