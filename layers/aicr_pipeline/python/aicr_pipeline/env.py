@@ -33,7 +33,9 @@ def mapping(name: str) -> dict[str, str]:
     except ValueError:
         value = None
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise PipelineError(Reason.InvalidConfiguration, f"Environment variable {name} is not a JSON object of text.")
+        raise PipelineError(
+            Reason.InvalidConfiguration, f"Environment variable {name} is not a JSON object of text."
+        )
     return value
 
 

@@ -14,6 +14,7 @@ from aws_lambda_powertools.utilities.parser import parse
 
 from aicr_pipeline import wiring
 from aicr_pipeline.clock import now, rfc3339
+from aicr_pipeline.decide.ending import step_words
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.step import StepEvent
 
@@ -47,6 +48,8 @@ def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
                 logger.warning("transient: %s", error)
                 raise
             logger.warning("refused: %s", error)
+            if step.item is not None and "index" in step.item:
+                error = PipelineError(error.reason, f"{step_words(step.item)}: {error.message}")
             if step.token is None:
                 return error.outcome()
             deadline = rfc3339(now() + timedelta(hours=1))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from aicr_pipeline.adapters.argocd import ArgoCd
-from aicr_pipeline.adapters.cluster import ObjectConflict
+from aicr_pipeline.adapters.cluster import ObjectConflictError
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.application import carries, is_ours, new_application, updated_application
@@ -43,7 +43,7 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     for _ in range(_CONFLICTS):
         try:
             written = _write(config, argocd, release, plan.desired_state_digest, ours)
-        except ObjectConflict:
+        except ObjectConflictError:
             continue  # read again: what the other writer did decides what is left to do
         return {"written": written, "digest": release.chart.manifest_digest, "requestId": ours}
     raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
@@ -63,7 +63,8 @@ def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan:
         return False
     if current.get("operation") or (state or {}).get("phase") in ("Running", "Terminating"):
         raise TransientError(
-            Reason.Conflict, f"Application {release.name} has an operation of somebody else in flight; waiting for it."
+            Reason.Conflict,
+            f"Application {release.name} has an operation of somebody else in flight; waiting for it.",
         )
     argocd.replace_application(updated_application(current, release, config, plan, ours))
     return True

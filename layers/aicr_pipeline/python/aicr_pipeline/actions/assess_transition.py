@@ -39,7 +39,7 @@ def assess_transition(
     Returns
     -------
     dict
-        ``approvalNeeded``, ``validation`` and ``steps``: ``[{"index", "release", "action"}]``.
+        ``approvalNeeded``, ``validation`` and ``steps``: ``[{"index", "of", "release", "action"}]``.
 
     Raises
     ------
@@ -69,7 +69,13 @@ def assess_transition(
         "approvalNeeded": report.approval_needed,
         "validation": report.validation,
         "steps": [
-            {"index": found.index, "release": found.release, "action": str(found.action)} for found in report.steps
+            {
+                "index": found.index,
+                "of": len(report.steps),
+                "release": found.release,
+                "action": str(found.action),
+            }
+            for found in report.steps
         ],
     }
 
@@ -77,7 +83,8 @@ def assess_transition(
 def _refuse_foreign(config: ClusterConfig, argocd: ArgoCd, plan: Plan) -> None:
     if not argocd.is_installed() or argocd.project() is None:
         raise PipelineError(
-            Reason.EngineMissing, f"Argo CD or its AppProject {config.engine.project} is gone. Install it again."
+            Reason.EngineMissing,
+            f"Argo CD or its AppProject {config.engine.project} is gone. Install it again.",
         )
     names = {release.name for release in plan.desired_state.releases}
     foreign = sorted(

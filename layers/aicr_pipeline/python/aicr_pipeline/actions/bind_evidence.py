@@ -79,7 +79,12 @@ def bind_evidence(
 
 
 def _statement(
-    step: StepEvent, config: ClusterConfig, ledger: Ledger, registry: Destination, clock: Clock, local_engine: bool
+    step: StepEvent,
+    config: ClusterConfig,
+    ledger: Ledger,
+    registry: Destination,
+    clock: Clock,
+    local_engine: bool,
 ) -> tuple[bytes, bool]:
     rollout = load_rollout(ledger, str(step.input["rollout"]))
     plan = load_plan(ledger, rollout.to_plan)
@@ -136,7 +141,9 @@ def _validation(
         )
     digest = repository.head_manifest(tags[0])
     if digest is None:
-        raise PipelineError(Reason.RolloutFailed, f"AICR's evidence {repository.reference}:{tags[0]} is gone.")
+        raise PipelineError(
+            Reason.RolloutFailed, f"AICR's evidence {repository.reference}:{tags[0]} is gone."
+        )
     _require_same_recipe(pull_files(repository, digest, "AICR's evidence"), plan)
     reference = f"{repository.reference}@{digest}"
     return result, BoundAicrEvidence(reference=reference, digest=digest, signed=False)

@@ -6,7 +6,7 @@ from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_decision, load_plan, load_report
+from aicr_pipeline.adapters.rollouts import load_decision, load_outcome, load_plan, load_report
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.approval import check_deadline, check_decision
@@ -36,6 +36,9 @@ def check_gate(
     rollout, item, now = str(step.input["rollout"]), dict(step.item or {}), clock()
     deadline = str(step.input["deadline"])
     check_deadline(deadline, now)
+    outcome = load_outcome(ledger, rollout)
+    if outcome is not None:
+        raise PipelineError(Reason.RolloutSuperseded, f"Rollout {rollout} is over: {outcome.message}")
     report = load_report(ledger, rollout)
     if report is None:
         raise PipelineError(Reason.PlanUnreadable, f"Rollout {rollout} has lost its report.")
@@ -44,10 +47,13 @@ def check_gate(
     plan = load_plan(ledger, report.to_plan)
     if plan.release(str(item["release"])) is None:
         raise PipelineError(
-            Reason.StepUnknown, f"Plan {report.to_plan} has no release {item['release']}; start a fresh rollout."
+            Reason.StepUnknown,
+            f"Plan {report.to_plan} has no release {item['release']}; start a fresh rollout.",
         )
     if argocd.project() is None:
-        raise PipelineError(Reason.ProjectMissing, f"AppProject {config.engine.project} is gone; apply the manifests.")
+        raise PipelineError(
+            Reason.ProjectMissing, f"AppProject {config.engine.project} is gone; apply the manifests."
+        )
     application = argocd.application(str(item["release"]))
     if application is not None and not is_ours(application):
         raise PipelineError(

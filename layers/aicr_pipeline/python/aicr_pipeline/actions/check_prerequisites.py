@@ -57,7 +57,8 @@ def _kubernetes_version(cluster: Cluster) -> str:
     if numbers is None or numbers[:2] < versions.KUBERNETES_FLOOR:
         raise PipelineError(
             Reason.KubernetesUnsupported,
-            f"The cluster runs Kubernetes {found or '(unknown)'}; 1.34 or later is needed. Upgrade the control plane.",
+            f"The cluster runs Kubernetes {found or '(unknown)'}; 1.34 or later is needed. "
+            "Upgrade the control plane.",
         )
     return found
 
@@ -66,12 +67,14 @@ def _engine(config: ClusterConfig, argocd: ArgoCd) -> None:
     if not argocd.is_installed():
         raise PipelineError(
             Reason.EngineMissing,
-            f"The cluster has no Argo CD: the Application CRD is missing. Install Argo CD in {config.engine.namespace}.",
+            "The cluster has no Argo CD: the Application CRD is missing. Install Argo CD "
+            f"in {config.engine.namespace}.",
         )
     if argocd.project() is None:
         raise PipelineError(
             Reason.ProjectMissing,
-            f"AppProject {config.engine.project} is missing in {config.engine.namespace}. Apply the cluster manifests.",
+            f"AppProject {config.engine.project} is missing in {config.engine.namespace}. "
+            "Apply the cluster manifests.",
         )
 
 
@@ -84,5 +87,6 @@ def _namespaces(config: ClusterConfig, cluster: Cluster) -> None:
     if missing:
         raise PipelineError(
             Reason.NamespaceMissing,
-            f"Namespaces are missing: {', '.join(missing)}. Apply the cluster manifests; the pipeline creates none.",
+            f"Namespaces are missing: {', '.join(missing)}. Apply the cluster manifests; "
+            "the pipeline creates none.",
         )

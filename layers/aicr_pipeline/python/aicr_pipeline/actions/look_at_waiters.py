@@ -58,16 +58,18 @@ def look(waiter: Waiter, world: World) -> Answer | None:
 
 def _application(waiter: Waiter, world: World) -> Answer | None:
     wanted, argocd = waiter.wanted, world.argocd()
-    release = str(wanted["release"])
+    release, step = str(wanted["release"]), str(wanted["step"])
     application = argocd.application(release)
     if application is None:
-        return _failed(Reason.RolloutFailed, f"Application {release} is gone; somebody deleted it.")
+        return _failed(Reason.RolloutFailed, f"{step}: Application {release} is gone; somebody deleted it.")
     found = readiness(application, str(wanted["digest"]), wanted["requestId"])
     if found.state == "failed":
-        return _failed(Reason.RolloutFailed, found.message)
+        return _failed(Reason.RolloutFailed, f"{step}: {found.message}")
     if found.state == "waiting":
         overdue = parse_time(waiter.deadline) <= world.clock()
-        return _failed(Reason.RolloutExpired, f"At the deadline: {found.message}") if overdue else None
+        return (
+            _failed(Reason.RolloutExpired, f"{step}, at the deadline: {found.message}") if overdue else None
+        )
     if wanted["requestId"] is not None:
         argocd.restore_automated(release, AUTOMATED)
     status = application["status"]
@@ -83,7 +85,8 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
     target = world.coordination.fact(TARGET)
     if target is not None and target["plan"] != wanted["toPlan"]:
         raise PipelineError(
-            Reason.RolloutSuperseded, f"Plan {target['plan']} is wanted by now, before this rollout was approved."
+            Reason.RolloutSuperseded,
+            f"Plan {target['plan']} is wanted by now, before this rollout was approved.",
         )
     return None
 
@@ -139,7 +142,8 @@ def _collect(wanted: Mapping[str, Any], key: str, world: World) -> bytes:
     found = jobs.config_map(world.cluster(), str(wanted["namespace"]), str(wanted["configMap"]))
     if found is None or key not in found:
         raise PipelineError(
-            Reason.SnapshotIncomplete, f"Job {wanted['job']} ended well, but ConfigMap {wanted['configMap']} has no {key}."
+            Reason.SnapshotIncomplete,
+            f"Job {wanted['job']} ended well, but ConfigMap {wanted['configMap']} has no {key}.",
         )
     return found[key].encode()
 
@@ -156,8 +160,12 @@ def _require_complete(state: JobState, wanted: Mapping[str, Any], world: World) 
 
 def _overdue(waiter: Waiter) -> Answer:
     if waiter.kind == "approval":
-        return _outcome(Reason.RolloutExpired, f"Nobody answered until {waiter.deadline}; start a fresh rollout.")
-    return _outcome(Reason.AICRTimeout, f"Job {waiter.wanted.get('job')} did not end until {waiter.deadline}.")
+        return _outcome(
+            Reason.RolloutExpired, f"Nobody answered until {waiter.deadline}; start a fresh rollout."
+        )
+    return _outcome(
+        Reason.AICRTimeout, f"Job {waiter.wanted.get('job')} did not end until {waiter.deadline}."
+    )
 
 
 def _failed(reason: Reason, message: str) -> Answer:
@@ -170,7 +178,11 @@ def _outcome(reason: Reason, message: str) -> Answer:
 
 def refused(waiter: Waiter, error: PipelineError) -> Answer:
     """The answer for a domain end that a look raised."""
-    return _failed(error.reason, error.message) if waiter.kind == "application" else _outcome(error.reason, error.message)
+    return (
+        _failed(error.reason, error.message)
+        if waiter.kind == "application"
+        else _outcome(error.reason, error.message)
+    )
 
 
 _LOOKS: Mapping[str, Callable[[Waiter, World], Answer | None]] = {

@@ -8,7 +8,8 @@ from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.resolves import Resolves
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime
-from aicr_pipeline.decide.bundle import RECIPE, read_bundle as decide_bundle
+from aicr_pipeline.decide.bundle import RECIPE
+from aicr_pipeline.decide.bundle import read_bundle as decide_bundle
 from aicr_pipeline.decide.plan import check_namespaces
 from aicr_pipeline.decide.versions import check_recorded
 from aicr_pipeline.errors import PipelineError

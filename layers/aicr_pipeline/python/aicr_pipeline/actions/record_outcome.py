@@ -9,7 +9,7 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_outcome, load_report
 from aicr_pipeline.clock import Clock, rfc3339
-from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, outcome_of
+from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, outcome_of, steps_done
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, RolloutOutcome, rollout_key
@@ -74,7 +74,7 @@ def _outcome(state: Mapping[str, Any], name: str, ledger: Ledger, now: str) -> R
             evidence=str(state["evidence"]["key"]),
         )
     reason, message = ended
-    done = _done(state, releases)
+    done = steps_done(state, len(releases))
     return RolloutOutcome(
         rollout=name,
         outcome=outcome_of(reason),
@@ -84,14 +84,6 @@ def _outcome(state: Mapping[str, Any], name: str, ledger: Ledger, now: str) -> R
         installed=tuple(releases[:done]),
         not_installed=tuple(releases[done:]),
     )
-
-
-def _done(state: Mapping[str, Any], releases: list[str]) -> int:
-    """How many releases became ready: all once the Map ended well, else up to the one whose words ended it."""
-    if "steps" in state:
-        return len(releases)
-    cause = str((state.get("ended") or {}).get("Cause", ""))
-    return next((at for at, release in enumerate(releases) if cause.startswith(f"step {at + 1}/")), 0)
 
 
 def _words(config: ClusterConfig, outcome: RolloutOutcome) -> str:
@@ -104,6 +96,7 @@ def _words(config: ClusterConfig, outcome: RolloutOutcome) -> str:
             "",
             f"Ready: {', '.join(outcome.installed) or 'none'}",
             f"Not reached: {', '.join(outcome.not_installed) or 'none'}",
-            "Nothing is rolled back. What to do: docs/runbook.md, then a fresh rollout (submit the runtime again).",
+            "Nothing is rolled back. What to do: docs/runbook.md, then a fresh rollout "
+            "(submit the runtime again).",
         ]
     return "\n".join(lines) + "\n"

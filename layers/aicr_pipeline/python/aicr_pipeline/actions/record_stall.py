@@ -29,7 +29,12 @@ def record_stall(
         return {"stalled": False}
     if not is_rollout and status == "FAILED" and _is_reason(str(detail.get("error") or "")):
         return {"stalled": False}
-    record = {"execution": detail["executionArn"], "status": status, "error": detail.get("error"), "at": event["time"]}
+    record = {
+        "execution": detail["executionArn"],
+        "status": status,
+        "error": detail.get("error"),
+        "at": event["time"],
+    }
     body = json.dumps(record, sort_keys=True).encode()
     folder = "rollouts" if is_rollout else "resolves"
     first = ledger.put_once(f"{folder}/{name}/stalls/{hashlib.sha256(body).hexdigest()[:16]}.json", body)

@@ -48,7 +48,9 @@ def request_approval(
         identity=approvals.identity,
         identity_reason=approvals.identity_reason,
     )
-    if not ledger.put_once(rollout_key(rollout, "request"), json.dumps(request.wire(), sort_keys=True).encode()):
+    if not ledger.put_once(
+        rollout_key(rollout, "request"), json.dumps(request.wire(), sort_keys=True).encode()
+    ):
         request = load_request(ledger, rollout) or request
     wanted = {"rollout": rollout, "digest": request.digest, "toPlan": step.input["toPlan"]}
     waiting = waits.register(step, "approval", wanted, deadline)

@@ -12,7 +12,8 @@ from aicr_pipeline.adapters.rollouts import active_plan, is_over, next_number
 from aicr_pipeline.clock import Clock, after, rfc3339
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.model.config import ClusterConfig, seconds
-from aicr_pipeline.model.rollout import Rollout, rollout_key
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Outcome, Rollout, RolloutOutcome, rollout_key
 
 
 def start_rollout(
@@ -47,13 +48,15 @@ def start_rollout(
     )
     if is_over(ledger, name):
         return {"started": False, "because": f"rollout {name} is over"}
+    now = clock()
     holder = coordination.take_lock(name)
-    if holder != name and not is_over(ledger, holder):
+    if holder != name and executions.is_running(holder):
         return {"started": False, "because": f"rollout {holder} is active"}
     if holder != name:
+        _supersede(ledger, holder, plan, rfc3339(now))
         coordination.drop_lock(holder)
-        coordination.take_lock(name)
-    now = clock()
+        if coordination.take_lock(name) != name:
+            return {"started": False, "because": "another rollout took the lock"}
     rollout = Rollout(
         name=name,
         cluster=config.cluster.name,
@@ -75,6 +78,21 @@ def start_rollout(
         "deadline": written["deadline"],
     }
     return {"started": executions.start(name, state), "execution": name}
+
+
+def _supersede(ledger: Ledger, holder: str, plan: str, now: str) -> None:
+    """A rollout whose execution stopped, and that a newer plan replaces, ends here.
+
+    A redrive of it meets a closed gate.
+    """
+    outcome = RolloutOutcome(
+        rollout=holder,
+        outcome=Outcome.Superseded,
+        reason=Reason.RolloutSuperseded,
+        message=f"rollout {holder} had stalled, and plan {plan} is wanted by now",
+        finished_at=now,
+    )
+    ledger.put_once(rollout_key(holder, "outcome"), json.dumps(outcome.wire(), sort_keys=True).encode())
 
 
 def _claimed(ledger: Ledger, cause: str) -> str | None:

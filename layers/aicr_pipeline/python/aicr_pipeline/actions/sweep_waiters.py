@@ -103,12 +103,16 @@ class Sweep:
     def _answer(self, waiter: Waiter, answer: Answer) -> bool:
         try:
             if "error" in answer:
-                self._sfn.send_task_failure(taskToken=waiter.token, error=answer["error"], cause=answer["cause"])
+                self._sfn.send_task_failure(
+                    taskToken=waiter.token, error=answer["error"], cause=answer["cause"]
+                )
             else:
                 self._sfn.send_task_success(taskToken=waiter.token, output=json.dumps(answer["output"]))
         except ClientError as error:
             if error_code(error) not in _GONE:
-                self._report(f"the token was not taken ({error_code(error)}); the next look tries again", waiter)
+                self._report(
+                    f"the token was not taken ({error_code(error)}); the next look tries again", waiter
+                )
                 return False
         return True
 

@@ -34,7 +34,15 @@ def take_snapshot(
     runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
     _require_nodes(cluster, runtime)
     return start_snapshot(
-        step, config, cluster, waits, clock, runtime, run=run, purpose="snapshot", keep=f"resolves/{run}/snapshot.yaml"
+        step,
+        config,
+        cluster,
+        waits,
+        clock,
+        runtime,
+        run=run,
+        purpose="snapshot",
+        keep=f"resolves/{run}/snapshot.yaml",
     )
 
 
@@ -80,5 +88,6 @@ def _require_nodes(cluster: Cluster, runtime: ClusterRuntime) -> None:
         if next(iter(cluster.list("/api/v1/nodes", labelSelector=selector)), None) is None:
             raise PipelineError(
                 Reason.NodeGroupEmpty,
-                f"spec.placement.{group}.nodeSelector ({selector}) matches no node. Check the labels, or scale up.",
+                f"spec.placement.{group}.nodeSelector ({selector}) matches no node. Check "
+                "the labels, or scale up.",
             )

@@ -43,7 +43,9 @@ def validate_deployment(
         snapshot is gone from the ledger.
     """
     if not config.validation.enabled:
-        raise PipelineError(Reason.ValidationUnavailable, "validation.enabled is false, but the plan requires it.")
+        raise PipelineError(
+            Reason.ValidationUnavailable, "validation.enabled is false, but the plan requires it."
+        )
     rollout = str(step.input["rollout"])
     plan = load_plan(ledger, str(step.input["toPlan"]))
     registry, image = config.registry, _image(config, plan)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from aicr_pipeline.adapters.waits import Waits
+from aicr_pipeline.decide.ending import step_words
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -12,8 +13,7 @@ def wait_until_ready(step: StepEvent, waits: Waits) -> dict[str, Any]:
     wanted = {
         "rollout": step.input["rollout"],
         "release": item["release"],
-        "index": item["index"],
-        "action": item["action"],
+        "step": step_words(item),
         "digest": applied["digest"],
         "requestId": applied["requestId"],
     }

@@ -16,7 +16,9 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.step import StepEvent
 
 
-def write_plan(step: StepEvent, config: ClusterConfig, inbox: Inbox, ledger: Ledger, clock: Clock) -> dict[str, Any]:
+def write_plan(
+    step: StepEvent, config: ClusterConfig, inbox: Inbox, ledger: Ledger, clock: Clock
+) -> dict[str, Any]:
     """Write the plan, unless a plan with the same desired state is there already.
 
     Returns
@@ -59,4 +61,6 @@ def _require_all(mirrored: list[dict[str, Any]]) -> None:
     held = [result for result in mirrored if result["status"] == "held"]
     if held:
         named = " | ".join(f"{result['release']}: {result['message']}" for result in held)
-        raise PipelineError(Reason(held[0]["reason"]), f"{len(held)} of {len(mirrored)} charts are held. {named}")
+        raise PipelineError(
+            Reason(held[0]["reason"]), f"{len(held)} of {len(mirrored)} charts are held. {named}"
+        )

@@ -24,11 +24,11 @@ class ArgoCd:
         return self._cluster.list(f"{self._base}/applications")
 
     def create_application(self, body: Mapping[str, Any]) -> Json:
-        """Raises ObjectConflict when it exists."""
+        """Raises ObjectConflictError when it exists."""
         return self._cluster.create(f"{self._base}/applications", body)
 
     def replace_application(self, body: Mapping[str, Any]) -> Json:
-        """Raises ObjectConflict when the resourceVersion is not current."""
+        """Raises ObjectConflictError when the resourceVersion is not current."""
         return self._cluster.replace(f"{self._base}/applications/{body['metadata']['name']}", body)
 
     def restore_automated(self, name: str, automated: Mapping[str, Any]) -> None:

@@ -31,7 +31,9 @@ def pull_files(repository: Repository, digest: str, what: str) -> dict[str, byte
         (layer,) = json.loads(manifest.content)["layers"]
         layer_digest, size = str(layer["digest"]), int(layer["size"])
     except (ValueError, KeyError, TypeError):
-        raise PipelineError(Reason.BundleInvalid, f"{what} {digest} is not an artifact of one layer.") from None
+        raise PipelineError(
+            Reason.BundleInvalid, f"{what} {digest} is not an artifact of one layer."
+        ) from None
     if size > _MOST_LAYER_BYTES:
         raise PipelineError(Reason.ContentTooLarge, f"{what} {digest} has {size} bytes.")
     sink = io.BytesIO()
@@ -40,7 +42,12 @@ def pull_files(repository: Repository, digest: str, what: str) -> dict[str, byte
 
 
 def push_document(
-    repository: Repository, content: bytes, media_type: str, artifact_type: str, annotations: Mapping[str, str], tag: str
+    repository: Repository,
+    content: bytes,
+    media_type: str,
+    artifact_type: str,
+    annotations: Mapping[str, str],
+    tag: str,
 ) -> str:
     """Push one document as an OCI artifact (image-spec 1.1, empty config) and return its digest.
 
@@ -51,7 +58,12 @@ def push_document(
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
             "artifactType": artifact_type,
-            "config": {"mediaType": _EMPTY_TYPE, "digest": sha256(_EMPTY), "size": len(_EMPTY), "data": "e30="},
+            "config": {
+                "mediaType": _EMPTY_TYPE,
+                "digest": sha256(_EMPTY),
+                "size": len(_EMPTY),
+                "data": "e30=",
+            },
             "layers": [{"mediaType": media_type, "digest": sha256(content), "size": len(content)}],
             "annotations": dict(sorted(annotations.items())),
         },

@@ -11,7 +11,7 @@ def client(service: str) -> Any:
     from botocore.config import Config
 
     config = Config(connect_timeout=3, read_timeout=15, retries={"mode": "standard", "total_max_attempts": 4})
-    return boto3.client(service, config=config)  # type: ignore[call-overload]  # the name is a variable
+    return boto3.client(service, config=config)
 
 
 def error_code(error: Exception) -> str:

@@ -35,7 +35,9 @@ class Bus:
         answer = self._events.put_events(Entries=[entry])
         if answer.get("FailedEntryCount"):
             code = answer["Entries"][0].get("ErrorCode", "unknown")
-            raise TransientError(Reason.Resolving, f"The event {detail_type!r} was not taken by the bus: {code}.")
+            raise TransientError(
+                Reason.Resolving, f"The event {detail_type!r} was not taken by the bus: {code}."
+            )
 
 
 class Notifier:
@@ -46,7 +48,10 @@ class Notifier:
         self.topics = topics
 
     def send(self, approver: str, subject: str, message: str) -> None:
-        """Publish to one approver. The subject is cut to what SNS takes: under 100 printable ASCII characters."""
+        """Publish to one approver.
+
+        The subject is cut to what SNS takes: under 100 printable ASCII characters.
+        """
         plain = "".join(c if 32 <= ord(c) < 127 else " " for c in subject)
         self._sns.publish(TopicArn=self.topics[approver], Subject=plain[:99], Message=message)
 

@@ -10,7 +10,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,7 +25,7 @@ _PAGE = 250
 _TOKEN_SECONDS = 600
 
 
-class ObjectConflict(TransientError):
+class ObjectConflictError(TransientError):
     """409: somebody wrote in between, or the object exists already. Read again, then decide."""
 
     def __init__(self, what: str) -> None:
@@ -44,14 +43,13 @@ class Cluster:
         if ca_pem is not None:
             with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as file:
                 file.write(ca_pem)
-            configuration.ssl_ca_cert = file.name  # type: ignore[assignment]
+            configuration.ssl_ca_cert = file.name
         configuration.retries = 0  # ours are bounded by verb and status
         self._api = ApiClient(configuration)
         self._host = configuration.host
         self._mint = token
         self._token = ""
         self._minted = float("-inf")
-        self._ca_file = Path(configuration.ssl_ca_cert) if ca_pem is not None else None
 
     def get(self, path: str) -> Json | None:
         """One object, or None when it is absent."""
@@ -71,11 +69,11 @@ class Cluster:
                 return
 
     def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Create an object; raises ObjectConflict when it exists."""
+        """Create an object; raises ObjectConflictError when it exists."""
         return self._write("POST", path, body, "application/json")
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Replace an object at its resourceVersion; raises ObjectConflict when that is not current."""
+        """Replace an object at its resourceVersion; raises ObjectConflictError when that is not current."""
         return self._write("PUT", path, body, "application/json")
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> Json:
@@ -100,7 +98,7 @@ class Cluster:
     def _write(self, method: str, path: str, body: Mapping[str, Any], content_type: str) -> Json:
         status, answer = self._call(method, path, body, content_type)
         if status == 409:
-            raise ObjectConflict(_named(path))
+            raise ObjectConflictError(_named(path))
         return self._ok(status, answer, method, path)
 
     def _call(
@@ -114,7 +112,7 @@ class Cluster:
                 answer = self._api.call_api(
                     method, self._host + path, headers, body, _request_timeout=_TIMEOUT
                 )
-                data = answer.read()
+                data: bytes = answer.read()  # type: ignore[no-untyped-call]
             except Exception as error:  # noqa: BLE001 - the client raises bare urllib3 errors of many kinds
                 if attempt + 1 == _ATTEMPTS:
                     raise TransientError(
@@ -145,8 +143,12 @@ class Cluster:
                 "cluster manifests.",
             )
         if status in _RETRYABLE:
-            raise TransientError(Reason.ClusterUnreachable, f"The cluster answers {status} to {method} {_named(path)}: {said}")
-        raise PipelineError(Reason.Conflict, f"The cluster answers {status} to {method} {_named(path)}: {said}")
+            raise TransientError(
+                Reason.ClusterUnreachable, f"The cluster answers {status} to {method} {_named(path)}: {said}"
+            )
+        raise PipelineError(
+            Reason.Conflict, f"The cluster answers {status} to {method} {_named(path)}: {said}"
+        )
 
 
 def _message(body: bytes) -> str:

@@ -59,7 +59,9 @@ class Coordination:
             "deadline": {"S": waiter.deadline},
             "wanted": {"S": json.dumps(waiter.wanted)},
             "registeredAt": {"S": rfc3339(now)},
-            "expiresAt": {"N": str(int((parse_time(waiter.deadline) + timedelta(days=_KEEP_DAYS)).timestamp()))},
+            "expiresAt": {
+                "N": str(int((parse_time(waiter.deadline) + timedelta(days=_KEEP_DAYS)).timestamp()))
+            },
         }
         if waiter.answer is not None:
             item["answer"] = {"S": json.dumps(waiter.answer)}

@@ -26,7 +26,12 @@ def eks_token(session: Any, region: str, cluster: str) -> str:
     sts = session.create_client("sts", region_name=region)
     host = f"https://sts.{region}.{'amazonaws.com.cn' if region.startswith('cn-') else 'amazonaws.com'}"
     signer = RequestSigner(
-        sts.meta.service_model.service_id, region, "sts", "v4", session.get_credentials(), session.get_component("event_emitter")
+        sts.meta.service_model.service_id,
+        region,
+        "sts",
+        "v4",
+        session.get_credentials(),
+        session.get_component("event_emitter"),
     )
     url: str = signer.generate_presigned_url(
         {

@@ -25,3 +25,15 @@ class Executions:
                 return False
             raise
         return True
+
+    def is_running(self, name: str) -> bool:
+        """Whether the execution of that name runs; False when it ended or was never started."""
+        machine = self._alias.rpartition(":")[0]
+        arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+        try:
+            status: str = self._sfn.describe_execution(executionArn=arn)["status"]
+        except ClientError as error:
+            if error_code(error) == "ExecutionDoesNotExist":
+                return False
+            raise
+        return status in ("RUNNING", "PENDING_REDRIVE")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aicr_pipeline.adapters.cluster import Cluster, Json, ObjectConflict
+from aicr_pipeline.adapters.cluster import Cluster, Json, ObjectConflictError
 from aicr_pipeline.decide.job_state import has_failed
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
@@ -39,12 +39,13 @@ def start(cluster: Cluster, build: Callable[[int], Mapping[str, Any]]) -> Starte
         if found is None:
             try:
                 return StartedJob(cluster.create(path, wanted), attempt)
-            except ObjectConflict:
+            except ObjectConflictError:
                 found = cluster.get(f"{path}/{metadata['name']}")
         if found is not None and not has_failed(found):
             return StartedJob(found, attempt)
     raise PipelineError(
-        Reason.AICRInternal, f"Nine Jobs of this run failed already; read their logs in {metadata['namespace']}."
+        Reason.AICRInternal,
+        f"Nine Jobs of this run failed already; read their logs in {metadata['namespace']}.",
     )
 
 
@@ -54,7 +55,7 @@ def put_owned(cluster: Cluster, body: Mapping[str, Any], plural: str) -> None:
     path = f"/api/v1/namespaces/{metadata['namespace']}/{plural}"
     try:
         cluster.create(path, body)
-    except ObjectConflict:
+    except ObjectConflictError:
         cluster.merge(f"{path}/{metadata['name']}", {"metadata": metadata, "data": body["data"]})
 
 

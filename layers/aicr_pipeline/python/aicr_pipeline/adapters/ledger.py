@@ -63,7 +63,8 @@ class Ledger:
         """
         if not self.put_once(key, body, content_type) and self.get(key) != body:
             raise PipelineError(
-                Reason.Conflict, f"Ledger key {key} already holds other content, and the ledger is written once."
+                Reason.Conflict,
+                f"Ledger key {key} already holds other content, and the ledger is written once.",
             )
 
     def get(self, key: str) -> bytes | None:

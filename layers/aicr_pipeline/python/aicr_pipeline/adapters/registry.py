@@ -146,6 +146,25 @@ class Repository:
         media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         return Manifest(content, media_type or _media_type_inside(content), digest)
 
+    def tags(self) -> list[str]:
+        """All tags of the repository (one page, up to a thousand); empty when it is absent.
+
+        Raises as ``head_manifest``; ``AICRArtifactUnsupported`` when the answer is no list of tags.
+        """
+        doing = f"Listing the tags of {self.reference}"
+        url = self._url(self._container.tags_url())
+        answer = self._send("GET", url, doing)
+        content = self._small_body(answer, doing)
+        if is_absent(answer.status, ""):
+            return []
+        self._require(answer, (200,), doing, "GET", content.decode(errors="replace"))
+        try:
+            return [str(tag) for tag in json.loads(content)["tags"] or []]
+        except (ValueError, KeyError, TypeError):
+            raise PipelineError(
+                Reason.AICRArtifactUnsupported, f"{doing}: the answer holds no list of tags."
+            ) from None
+
     def get_blob(self, digest: str, size: int, sink: BinaryIO) -> None:
         """Stream a blob into a file, checking size and digest on the way.
 

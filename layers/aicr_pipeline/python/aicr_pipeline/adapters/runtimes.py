@@ -19,7 +19,9 @@ def read_runtime(inbox: Inbox, version: str) -> ClusterRuntime:
     """
     found = inbox.read(RUNTIME_KEY, version, MOST_BYTES)
     if found is None:
-        raise PipelineError(Reason.Deleting, f"Version {version} of {RUNTIME_KEY} was deleted; nothing is removed.")
+        raise PipelineError(
+            Reason.Deleting, f"Version {version} of {RUNTIME_KEY} was deleted; nothing is removed."
+        )
     if found.size > MOST_BYTES:
         raise PipelineError(
             Reason.ContentTooLarge, f"{RUNTIME_KEY} has {found.size} bytes; a runtime may have {MOST_BYTES}."
@@ -31,4 +33,3 @@ def pinned(runtime: ClusterRuntime, aicr: Aicr) -> Aicr:
     """The AICR to use: the runtime's own pin, else the configuration's."""
     own = runtime.spec.aicr
     return aicr if own is None else aicr.model_copy(update={"version": own.version, "image": own.image})
-

@@ -20,7 +20,9 @@ class Waits:
         self._bus = bus
         self._clock = clock
 
-    def register(self, step: StepEvent, kind: str, wanted: Mapping[str, Any], deadline: str) -> dict[str, Any]:
+    def register(
+        self, step: StepEvent, kind: str, wanted: Mapping[str, Any], deadline: str
+    ) -> dict[str, Any]:
         """Wait for something; the sweeper looks at it and answers the token."""
         return self._put(step, kind, wanted, deadline, None)
 

@@ -178,7 +178,8 @@ def _toleration(group: str, toleration: Toleration) -> str:
     if toleration.key is None or toleration.effect is None:
         raise PipelineError(
             Reason.InvalidPlacement,
-            f"spec.placement.{group}.tolerations: AICR takes key=value:effect, so key and effect are required.",
+            f"spec.placement.{group}.tolerations: AICR takes key=value:effect, "
+            "so key and effect are required.",
         )
     value = f"={toleration.value}" if toleration.value else ""
     return f"{toleration.key}{value}:{toleration.effect}"

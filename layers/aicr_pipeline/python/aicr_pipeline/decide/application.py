@@ -71,7 +71,11 @@ def new_application(
 
 
 def updated_application(
-    current: Mapping[str, Any], release: PlannedRelease, config: ClusterConfig, plan_digest: str, request_id: str
+    current: Mapping[str, Any],
+    release: PlannedRelease,
+    config: ClusterConfig,
+    plan_digest: str,
+    request_id: str,
 ) -> dict[str, Any]:
     """The object to PUT over ``current`` (whose resourceVersion it keeps).
 

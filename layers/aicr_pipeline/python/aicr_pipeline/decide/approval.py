@@ -58,17 +58,23 @@ def check_decision(decision: Decision | None, request_digest: str, now: datetime
         ``RolloutRejected``, ``RolloutExpired``, or ``RolloutFailed`` when it is for something else.
     """
     if decision is None:
-        raise PipelineError(Reason.RolloutFailed, "No approval is recorded for this rollout; start a fresh one.")
+        raise PipelineError(
+            Reason.RolloutFailed, "No approval is recorded for this rollout; start a fresh one."
+        )
     if decision.decision == "Rejected":
-        raise PipelineError(Reason.RolloutRejected, f"Rejected by {', '.join(decision.by)}: {decision.reason}")
+        raise PipelineError(
+            Reason.RolloutRejected, f"Rejected by {', '.join(decision.by)}: {decision.reason}"
+        )
     if decision.request_digest != request_digest:
         raise PipelineError(
-            Reason.RolloutFailed, "The recorded approval is for another request; it does not cover this rollout."
+            Reason.RolloutFailed,
+            "The recorded approval is for another request; it does not cover this rollout.",
         )
     if parse_time(decision.expires_at) <= now:
         raise PipelineError(
             Reason.RolloutExpired,
-            f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; start a fresh rollout.",
+            f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; "
+            "start a fresh rollout.",
         )
 
 
@@ -76,7 +82,8 @@ def check_deadline(deadline: str, now: datetime) -> None:
     """Raises PipelineError ``RolloutExpired`` once the rollout's deadline has passed."""
     if parse_time(deadline) <= now:
         raise PipelineError(
-            Reason.RolloutExpired, f"The rollout's deadline {deadline} has passed at {rfc3339(now)}; start a fresh one."
+            Reason.RolloutExpired,
+            f"The rollout's deadline {deadline} has passed at {rfc3339(now)}; start a fresh one.",
         )
 
 

@@ -25,7 +25,9 @@ _FOLDER = re.compile(r"^(\d{3})-([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)$")
 _CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
 _API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
 #: Which files of a release folder the content digest covers; the rest changes with umask or node count.
-_CONTENT = re.compile(r"^\d{3}-[^/]+/(values\.yaml|cluster-values\.yaml|upstream\.env|Chart\.yaml|(templates|charts)/.+)$")
+_CONTENT = re.compile(
+    r"^\d{3}-[^/]+/(values\.yaml|cluster-values\.yaml|upstream\.env|Chart\.yaml|(templates|charts)/.+)$"
+)
 #: Suffixes that AICR appends to a component's name for releases it adds around it.
 _SUFFIXES = ("-pre", "-post", "-readiness")
 
@@ -114,7 +116,9 @@ def check_checksums(files: Mapping[str, bytes]) -> None:
 def content_digest(files: Mapping[str, bytes]) -> str:
     """SHA-256 over ``<sha256>  <path>`` lines, sorted by path, of what decides the releases."""
     lines = (
-        f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files) if _CONTENT.match(name)
+        f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n"
+        for name in sorted(files)
+        if _CONTENT.match(name)
     )
     return sha256("".join(lines).encode())
 
@@ -153,7 +157,8 @@ def parse_upstream_env(text: str, folder: str) -> UpstreamSource:
     if oci == bool(repo) or (repo and not repo.startswith(("https://", "http://"))):
         raise PipelineError(
             Reason.ChartSourceUnsupported,
-            f"{folder}: CHART {found['CHART']!r} with REPO {repo!r} is neither an https repository nor an oci:// chart.",
+            f"{folder}: CHART {found['CHART']!r} with REPO {repo!r} is neither an https "
+            "repository nor an oci:// chart.",
         )
     return UpstreamSource(chart=found["CHART"], repo=repo, version=found["VERSION"])
 
@@ -204,7 +209,9 @@ def _from_info(info: dict[str, Any]) -> Iterable[_Entry]:
 
 def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) -> BundledRelease:
     own = {
-        name[len(entry.folder) + 1 :]: data for name, data in files.items() if name.startswith(entry.folder + "/")
+        name[len(entry.folder) + 1 :]: data
+        for name, data in files.items()
+        if name.startswith(entry.folder + "/")
     }
     if not own:
         raise _invalid(f"release {entry.name}: its folder {entry.folder} is missing")
@@ -213,11 +220,17 @@ def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) 
         raise _invalid(f"{entry.folder} must hold either upstream.env or Chart.yaml")
     if "Chart.yaml" in own:
         if _values(own, entry.folder, "cluster-values.yaml"):
-            raise _invalid(f"{entry.folder}/cluster-values.yaml is not empty, but a wrapper's templates are rendered")
-        chart = {name: data for name, data in own.items() if name != "install.sh" and name != "cluster-values.yaml"}
+            raise _invalid(
+                f"{entry.folder}/cluster-values.yaml is not empty, but a wrapper's templates are rendered"
+            )
+        chart = {
+            name: data for name, data in own.items() if name != "install.sh" and name != "cluster-values.yaml"
+        }
         return BundledRelease(entry.name, component, namespace, entry.folder, None, None, chart)
     source = parse_upstream_env(own["upstream.env"].decode(errors="replace"), entry.folder)
-    values = merge(_values(own, entry.folder, "values.yaml"), _values(own, entry.folder, "cluster-values.yaml"))
+    values = merge(
+        _values(own, entry.folder, "values.yaml"), _values(own, entry.folder, "cluster-values.yaml")
+    )
     canonical(values, f"release {entry.name}: its values")
     return BundledRelease(entry.name, component, namespace, entry.folder, source, values, {})
 
@@ -253,7 +266,8 @@ def _document(files: Mapping[str, bytes], name: str, kind: str | None) -> dict[s
     if not isinstance(version, str) or not _API_VERSION.match(version) or (kind and data.get("kind") != kind):
         raise PipelineError(
             Reason.AICRArtifactUnsupported,
-            f"{name} is {data.get('kind')!r} of {version!r}; this version reads aicr.run/v1alpha2 to aicr.run/v1.",
+            f"{name} is {data.get('kind')!r} of {version!r}; this version reads "
+            "aicr.run/v1alpha2 to aicr.run/v1.",
         )
     return data
 

@@ -1,10 +1,13 @@
 """How a rollout ended, from the data that its states left."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome
+
+_STEP = re.compile(r"^step (\d+)/")
 
 #: Result names in the order of the states.
 RESULTS = ("prerequisites", "snapshot", "rendering", "bundle", "plan", "announcement")
@@ -32,6 +35,22 @@ def ended_with(state: Mapping[str, Any], results: tuple[str, ...]) -> tuple[Reas
         if "Error" in result:
             return Reason(result["Error"]), str(result.get("Cause", ""))
     return None
+
+
+def step_words(item: Mapping[str, Any]) -> str:
+    """A step as people know it: ``step 9/18 gpu-operator (Upgrade)``."""
+    return f"step {item['index']}/{item['of']} {item['release']} ({item['action']})"
+
+
+def steps_done(state: Mapping[str, Any], releases: int) -> int:
+    """How many steps became ready: all once the Map ended well, else those before the one that ended it.
+
+    The Map's error names its step first (``step_words``).
+    """
+    if "steps" in state:
+        return releases
+    match = _STEP.match(str((state.get("ended") or {}).get("Cause", "")))
+    return int(match[1]) - 1 if match else 0
 
 
 def outcome_of(reason: Reason) -> Outcome:

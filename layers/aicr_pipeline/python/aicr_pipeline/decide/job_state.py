@@ -7,7 +7,7 @@ from typing import Any, Literal
 from aicr_pipeline.decide.aicr_job import EXIT_REASONS
 from aicr_pipeline.model.reasons import Reason
 
-_STUCK = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
+_STUCK = ("ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ def job_state(job: Mapping[str, Any] | None, pods: Iterable[Mapping[str, Any]]) 
                 )
     if failed.get("reason") == "DeadlineExceeded":
         return JobState("failed", Reason.AICRTimeout, f"Job {name} did not end before its deadline")
-    return JobState("failed", Reason.AICRInternal, f"Job {name}: {failed.get('message') or failed.get('reason')}")
+    return JobState(
+        "failed", Reason.AICRInternal, f"Job {name}: {failed.get('message') or failed.get('reason')}"
+    )
 
 
 def _stuck(name: str, pods: list[Mapping[str, Any]]) -> JobState | None:
@@ -65,7 +67,9 @@ def _stuck(name: str, pods: list[Mapping[str, Any]]) -> JobState | None:
             waiting = (status.get("state") or {}).get("waiting") or {}
             if waiting.get("reason") in _STUCK:
                 words = waiting.get("message") or waiting["reason"]
-                return JobState("failed", Reason.AICRInternal, f"Job {name}: {status['name']} cannot start: {words}")
+                return JobState(
+                    "failed", Reason.AICRInternal, f"Job {name}: {status['name']} cannot start: {words}"
+                )
     return None
 
 

@@ -23,7 +23,11 @@ from aicr_pipeline.model.runtime import ClusterRuntime
 
 
 def make_plan(
-    bundle: Bundle, runtime: ClusterRuntime, aicr: Aicr, charts: Mapping[str, PlannedChart], recorded: Recorded
+    bundle: Bundle,
+    runtime: ClusterRuntime,
+    aicr: Aicr,
+    charts: Mapping[str, PlannedChart],
+    recorded: Recorded,
 ) -> Plan:
     """The plan of a bundle whose charts are all in the registry.
 
@@ -57,7 +61,9 @@ def make_plan(
             for release in bundle.releases
         ),
     )
-    return Plan(desired_state_digest=desired_state_digest(state.wire()), desired_state=state, recorded=recorded)
+    return Plan(
+        desired_state_digest=desired_state_digest(state.wire()), desired_state=state, recorded=recorded
+    )
 
 
 def desired_state_digest(desired_state: Mapping[str, Any]) -> str:
@@ -77,10 +83,13 @@ def read_plan(text: bytes, want: str) -> Plan:
         data = json.loads(text)
         found = desired_state_digest(data["desiredState"])
     except (ValueError, KeyError, TypeError) as error:
-        raise PipelineError(Reason.PlanUnreadable, f"Plan {want} is not a plan document: {error!r}.") from None
+        raise PipelineError(
+            Reason.PlanUnreadable, f"Plan {want} is not a plan document: {error!r}."
+        ) from None
     if found != want or data.get("desiredStateDigest") != want:
         raise PipelineError(
-            Reason.PlanUnreadable, f"Plan {want} was changed after it was written: its content has digest {found}."
+            Reason.PlanUnreadable,
+            f"Plan {want} was changed after it was written: its content has digest {found}.",
         )
     return parse(Plan, data, Reason.PlanUnreadable, f"plan {want}")
 
@@ -93,9 +102,14 @@ def check_namespaces(bundle: Bundle, allowed: set[str]) -> None:
     PipelineError
         ``NamespaceNotAllowed`` naming each release.
     """
-    strays = [f"{release.name} ({release.namespace})" for release in bundle.releases if release.namespace not in allowed]
+    strays = [
+        f"{release.name} ({release.namespace})"
+        for release in bundle.releases
+        if release.namespace not in allowed
+    ]
     if strays:
         raise PipelineError(
             Reason.NamespaceNotAllowed,
-            f"Not among namespaces.components: {', '.join(strays)}. Declare them, then apply the cluster manifests.",
+            f"Not among namespaces.components: {', '.join(strays)}. Declare them, then "
+            "apply the cluster manifests.",
         )

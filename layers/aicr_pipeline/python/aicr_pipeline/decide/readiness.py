@@ -51,15 +51,20 @@ def readiness(application: Mapping[str, Any], digest: str, request_id: str | Non
     if request_id is not None and phase in ("Failed", "Error"):
         return Readiness("failed", f"{name}: {_sync_failure(state, condition)}")
     if condition:
-        return _waiting(name, condition[1]) if condition[0] != "InvalidSpecError" else Readiness(
-            "failed", f"{name}: {condition[1]}"
+        return (
+            _waiting(name, condition[1])
+            if condition[0] != "InvalidSpecError"
+            else Readiness("failed", f"{name}: {condition[1]}")
         )
     sync = status.get("sync") or {}
     compared = sync.get("comparedTo") or {}
     if compared.get("source") != spec.get("source") or compared.get("destination") != spec.get("destination"):
         return _waiting(name, "Argo CD has not compared the current spec yet")
     if sync.get("status") != "Synced" or sync.get("revision") != digest:
-        return _waiting(name, f"{sync.get('status', 'Unknown')} at {_short(sync.get('revision'))}, not at {_short(digest)}")
+        return _waiting(
+            name,
+            f"{sync.get('status', 'Unknown')} at {_short(sync.get('revision'))}, not at {_short(digest)}",
+        )
     if request_id is not None and not _operation_done(state, digest):
         return _waiting(name, "the operation is not finished at the wanted digest")
     health = (status.get("health") or {}).get("status")

@@ -45,7 +45,8 @@ def read_snapshot(text: bytes) -> Snapshot:
     version = data.get("apiVersion")
     if data.get("kind") != "Snapshot" or not isinstance(version, str) or not _API_VERSION.match(version):
         raise PipelineError(
-            Reason.AICRArtifactUnsupported, f"The snapshot is {data.get('kind')!r} of {version!r}, not known here."
+            Reason.AICRArtifactUnsupported,
+            f"The snapshot is {data.get('kind')!r} of {version!r}, not known here.",
         )
     fingerprint = data.get("fingerprint")
     missing = [name for name in _NEEDED if not _value(fingerprint, name)]
@@ -63,7 +64,9 @@ def read_snapshot(text: bytes) -> Snapshot:
         service=_text(fingerprint, "service"),
         accelerator=_text(fingerprint, "accelerator"),
         os=_text(fingerprint, "os"),
-        os_version=str(os_entry["version"]) if isinstance(os_entry, dict) and os_entry.get("version") else None,
+        os_version=str(os_entry["version"])
+        if isinstance(os_entry, dict) and os_entry.get("version")
+        else None,
         kubernetes_version=str(_value(fingerprint, "k8sVersion")),
         node_count=int(_value(fingerprint, "nodeCount")),
         gpu_driver_state=_driver(data.get("measurements")),

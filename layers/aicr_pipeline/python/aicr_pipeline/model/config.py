@@ -1,4 +1,7 @@
-"""``clusters/<name>.yaml``: what one cluster's pipeline is told. Strict; names follow the operator's values."""
+"""``clusters/<name>.yaml``: what one cluster's pipeline is told.
+
+Strict; names follow the operator's values.
+"""
 
 import json
 import re
@@ -32,7 +35,9 @@ def _duration(value: str) -> str:
 Duration = Annotated[str, AfterValidator(_duration)]
 DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 ClusterName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
-ImageByDigest = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.:/_-]+@sha256:[0-9a-f]{64}$", max_length=512)]
+ImageByDigest = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9.:/_-]+@sha256:[0-9a-f]{64}$", max_length=512)
+]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
 
 
@@ -40,7 +45,9 @@ class Vpc(Document):
     """Where the functions that face Kubernetes run, when the cluster's endpoint is private."""
 
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
-    subnet_ids: tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...] = Field(min_length=1)
+    subnet_ids: tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...] = Field(
+        min_length=1
+    )
     security_group_ids: tuple[Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")], ...] = Field(
         min_length=1
     )
@@ -75,7 +82,9 @@ class RegistryAuth(Document):
     """``aws``: tokens are minted for ECR. ``static``: an administrator's credentials, never written back."""
 
     provider: Literal["aws", "static"] = "aws"
-    secret_arn: Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:secretsmanager:\S+$")] | None = None
+    secret_arn: Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:secretsmanager:\S+$")] | None = (
+        None
+    )
 
     @model_validator(mode="after")
     def _secret(self) -> Self:
@@ -88,10 +97,15 @@ class Registry(Document):
     """The runtime registry: one prefix per cluster, written by nobody else."""
 
     repository: Annotated[
-        str, StringConstraints(pattern=r"^oci://[a-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$", max_length=200)
+        str,
+        StringConstraints(
+            pattern=r"^oci://[a-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$", max_length=200
+        ),
     ]
     auth: RegistryAuth = RegistryAuth()
-    upstreams: dict[str, str] = Field(default_factory=dict, description="source prefix -> where to fetch instead")
+    upstreams: dict[str, str] = Field(
+        default_factory=dict, description="source prefix -> where to fetch instead"
+    )
     plain_http: bool = False
 
     @property
@@ -107,7 +121,9 @@ class Registry(Document):
     @model_validator(mode="after")
     def _private(self) -> Self:
         if self.host == "public.ecr.aws":
-            raise ValueError("repository: public.ecr.aws is refused; charts and evidence need a private registry")
+            raise ValueError(
+                "repository: public.ecr.aws is refused; charts and evidence need a private registry"
+            )
         if self.plain_http and not _LOOPBACK.match(self.host):
             raise ValueError("plainHttp: only for a registry on loopback")
         return self
@@ -118,7 +134,7 @@ class Engine(Document):
 
     namespace: DnsLabel = "argocd"
     project: DnsLabel = "aicr"
-    repo_creds_secret: DnsLabel = "aicr-registry"
+    repo_creds_secret: DnsLabel = "aicr-registry"  # noqa: S105 - a name
     kind: Literal["self-managed", "eks-capability"] = "self-managed"
     destination: Text = "https://kubernetes.default.svc"
 
@@ -158,7 +174,9 @@ class Approver(Document):
     """A person who is asked. Each has an SNS topic of their own."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
-    email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)] | None = None
+    email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)] | None = (
+        None
+    )
 
 
 class Approvals(Document):
@@ -222,7 +240,9 @@ class ClusterConfig(Document):
                 "approvals.identityReason (or development: true)"
             )
         if not self.development and approvals.identity_reason is None:
-            raise ValueError("approvals.identityReason: required with identity 'link' unless development is true")
+            raise ValueError(
+                "approvals.identityReason: required with identity 'link' unless development is true"
+            )
         return self
 
 

@@ -8,7 +8,9 @@ from aicr_pipeline.model.base import Document
 from aicr_pipeline.model.plan import Digest
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://aicr-pipeline.dev/evidence-binding/v1"
+PREDICATE_TYPE: Literal["https://aicr-pipeline.dev/evidence-binding/v1"] = (
+    "https://aicr-pipeline.dev/evidence-binding/v1"
+)
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue, StringConstraints
 from aicr_pipeline.model.base import Document
 from aicr_pipeline.model.runtime import Placement
 
-PLAN_API_VERSION = "plan.aicr-pipeline.dev/v1"
+PLAN_API_VERSION: Literal["plan.aicr-pipeline.dev/v1"] = "plan.aicr-pipeline.dev/v1"
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 ReleaseName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?$")]

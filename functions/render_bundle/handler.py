@@ -1,0 +1,23 @@
+"""State "Render bundle"."""
+
+from typing import Any
+
+from aicr_pipeline import wiring
+from aicr_pipeline.actions.render_bundle import render_bundle
+from aicr_pipeline.clock import now
+from aicr_pipeline.model.step import StepEvent
+from aicr_pipeline.step import step_handler
+
+
+@step_handler
+def handler(step: StepEvent) -> dict[str, Any]:
+    """Start AICR's render Job and register the wait."""
+    return render_bundle(
+        step,
+        wiring.config(),
+        wiring.inbox(),
+        wiring.cluster(),
+        wiring.registry_credentials(),
+        wiring.waits(),
+        now,
+    )

@@ -1,0 +1,34 @@
+"""The schedule, a new wait or a decision wakes the sweeper."""
+
+from typing import Any
+
+from aicr_pipeline import wiring
+from aicr_pipeline.actions.look_at_waiters import World
+from aicr_pipeline.actions.sweep_waiters import Sweep
+from aicr_pipeline.adapters import aws
+from aicr_pipeline.adapters.coordination import Waiter
+from aicr_pipeline.clock import now
+from aicr_pipeline.event_source import event_handler, logger
+from aicr_pipeline.model.config import seconds
+
+#: The next minute's run follows closely; the function's own limit is above this by more than one look.
+BUDGET_SECONDS = 55.0
+
+
+def _report(problem: str, waiter: Waiter) -> None:
+    logger.warning("waiter not settled: %s", problem, extra={"waiter": waiter.id})
+
+
+@event_handler
+def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Look at what is waited for and answer the tokens of what is decided."""
+    world = World(wiring.ledger(), wiring.coordination(), wiring.cluster, wiring.argocd, now)
+    sweep = Sweep(
+        world,
+        aws.client("stepfunctions"),
+        context.aws_request_id,
+        seconds(wiring.config().sweep_interval),
+        BUDGET_SECONDS,
+        _report,
+    )
+    return sweep.run()
