@@ -27,18 +27,20 @@ It runs no controllers, no scheduler and no kubelet: stand-ins for those use ``K
     store.append_log(namespace, pod, container, text) -> None     # what pods/<name>/log answers
 
 ``Ref(group, version, plural)`` names a kind of resource; built-in ones have constants (``PODS``, ``JOBS``,
-``SECRETS``, ``CONFIG_MAPS``, ``NAMESPACES``, ``NODES``, ``EVENTS``, ...) and Argo CD's are ``APPLICATIONS`` and
-``APP_PROJECTS``. Objects handed out are copies: change them freely, then replace. A write that changes nothing
-raises no event and keeps the resourceVersion.
+``SECRETS``, ``CONFIG_MAPS``, ``NAMESPACES``, ``NODES``, ``EVENTS``, ...) and Argo CD's are ``APPLICATIONS``
+and ``APP_PROJECTS``. Objects handed out are copies: change them freely, then replace. A write that changes
+nothing raises no event and keeps the resourceVersion.
 
-A ``Watch`` is a context manager and an iterator of ``WatchEvent(type, object)``; without ``since`` it begins with
-an ADDED for everything that exists. ``watch.close()``, callable from any thread, ends the iteration at once, and so
-does stopping the server; ``watch.next(timeout)`` waits for one event or returns None. Nothing polls.
+A ``Watch`` is a context manager and an iterator of ``WatchEvent(type, object)``; without ``since`` it
+begins with an ADDED for everything that exists. ``watch.close()``, callable from any thread, ends the
+iteration at once, and so does stopping the server; ``watch.next(timeout)`` waits for one event or returns
+None. Nothing polls.
 
 As on the real server: a Pod that has ``spec.nodeName`` and is not finished is only marked by a delete
 (``deletionTimestamp``); the kubelet ends it with ``DeleteOptions(grace_seconds=0)``. Jobs deleted without a
-propagation policy orphan their Pods and Secrets. Applications have no status subresource: ``merge_status`` answers
-404, ``status`` and ``operation`` are written with ``merge``, and every such write raises ``metadata.generation``.
+propagation policy orphan their Pods and Secrets. Applications have no status subresource: ``merge_status``
+answers 404, ``status`` and ``operation`` are written with ``merge``, and every such write raises
+``metadata.generation``.
 """
 
 from local.kube.errors import ApiError

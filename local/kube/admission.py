@@ -35,14 +35,15 @@ _OBJECT_META = frozenset(
     }
 )
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_REQUIRED = "FieldValueRequired"
 _SUFFIX = "".join(c for c in string.ascii_lowercase + string.digits if c not in "aeiou013y")
 
 
 def decode(resource: Resource, body: Any, namespace: str | None, options: WriteOptions) -> Object:
     """A copy of the body as this resource: its kind and namespace settled, unknown fields gone.
 
-    Raises ApiError 400 for a body of another kind or namespace, for fields of the wrong type in built-in kinds, and
-    for unknown fields when the request asks for strict decoding.
+    Raises ApiError 400 for a body of another kind or namespace, for fields of the wrong type in built-in
+    kinds, and for unknown fields when the request asks for strict decoding.
     """
     if not isinstance(body, dict):
         raise errors.bad_request(
@@ -73,11 +74,12 @@ def decode(resource: Resource, body: Any, namespace: str | None, options: WriteO
     _report(unknown, options)
     if not resource.custom and structure is not None:
         schema.apply_defaults(obj, structure)  # typed kinds treat null as absent
-        wrong = next(schema.validate(obj, {**structure, "required": []}), None)
+        problems = schema.validate(obj, structure)
+        wrong = next((cause for cause in problems if cause.reason != _REQUIRED), None)
         if wrong is not None:
             raise errors.bad_request(
-                f'{resource.kind} in version "{resource.ref.version}" cannot be handled as a {resource.kind}: '
-                f"{wrong.field}: {wrong.message}"
+                f'{resource.kind} in version "{resource.ref.version}" cannot be handled as '
+                f"a {resource.kind}: {wrong.field}: {wrong.message}"
             )
     return obj
 
@@ -162,7 +164,7 @@ def complete_changed(resource: Resource, live: Object, new: Object, subresource:
 
 
 def _wish(resource: Resource, obj: Object) -> Object:
-    """The part of an object whose changes count as a new generation: all but the metadata and a separate status."""
+    """The part of an object whose changes make a new generation: all but metadata and a separate status."""
     ignored = {"metadata", "apiVersion", "status"} if resource.status else {"metadata", "apiVersion"}
     return {key: value for key, value in obj.items() if key not in ignored}
 
@@ -190,7 +192,17 @@ def _check(resource: Resource, obj: Object, live: Object | None, now: str) -> No
     if resource.kind == "CustomResourceDefinition" and not resource.custom:
         crds.check(obj)
         crds.prepare(obj, now)
-    validation.check(resource, obj, live)
+    validation.check(resource, obj, live, _missing(resource, obj))
+
+
+def _missing(resource: Resource, obj: Object) -> list[errors.Cause]:
+    """Required fields that a built-in kind lacks; those of its status are the server's own business."""
+    structure = None if resource.custom else structure_of(resource)
+    if structure is None:
+        return []
+    wish = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+    problems = schema.validate(wish, structure)
+    return [cause for cause in problems if cause.reason == _REQUIRED and cause.field != "metadata"]
 
 
 def _body(resource: Resource) -> Object:

@@ -1,4 +1,4 @@
-"""The HTTP face of the store: authentication, authorization, verbs, answers. Everything else is the store's."""
+"""The HTTP face of the store: authentication, authorization, verbs, answers. The rest is the store's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The part of the Common Expression Language that validation rules of CustomResourceDefinitions commonly use.
 
-Literals, operators, the conditional, field and index access, `has`, `in`, the macros `all`, `exists`, `exists_one`,
-`map`, `filter`, conversions and the usual functions of strings and lists. An expression outside that part is refused
-when it is compiled, so a rule is never silently skipped.
+Literals, operators, the conditional, field and index access, `has`, `in`, the macros `all`, `exists`,
+`exists_one`, `map`, `filter`, conversions and the usual functions of strings and lists. An expression
+outside that part is refused when it is compiled, so a rule is never silently skipped.
 """
 
 from __future__ import annotations

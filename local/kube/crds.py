@@ -44,7 +44,7 @@ def _condition(kind: str, reason: str, message: str, now: str) -> Object:
 
 
 def check(crd: Object) -> None:
-    """Raise ApiError 422 for a definition that the server would refuse, or whose rules cannot be evaluated here."""
+    """Raise ApiError 422 for what the server would refuse, and for rules that cannot be evaluated here."""
     causes = list(_problems(crd))
     if causes:
         raise errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name_of(crd), causes)

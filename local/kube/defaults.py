@@ -1,4 +1,4 @@
-"""What the server fills into built-in kinds when they are written (kubernetes/pkg/apis defaults and strategies)."""
+"""What the server fills into built-in kinds when they are written (kubernetes/pkg/apis, defaults)."""
 
 from __future__ import annotations
 

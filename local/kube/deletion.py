@@ -1,4 +1,4 @@
-"""Deletion and what follows from it: finalizers, owners and dependents, namespaces and definitions that empty.
+"""Deletion and what follows from it: finalizers, owners, namespaces and definitions that empty.
 
 Does at once what the real cluster's garbage collector and namespace controller do a moment later.
 """
@@ -21,8 +21,8 @@ FOREGROUND = "foregroundDeletion"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _GRACE = 30  # seconds, of a Pod that says nothing
 _KEPT = (
-    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
-    "or set propagationPolicy=Orphan to suppress this warning"
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
 )
 
 
@@ -34,7 +34,7 @@ class Collector:
         self._storage = store.storage
 
     def delete(self, resource: Resource, live: Object, options: DeleteOptions) -> Object:
-        """Delete an object, or mark it as long as something holds it. Returns its last state. Raises ApiError 409."""
+        """Delete an object, or mark it while something holds it; returns its last state. Raises ApiError."""
         _check_preconditions(resource, live, options)
         if options.dry_run:
             return copy_json(live)
@@ -65,7 +65,7 @@ class Collector:
         self._remove(resource, live)
 
     def collect_if_orphan(self, resource: Resource, obj: Object) -> None:
-        """A new object whose owners do not exist is garbage, as the collector finds out after its creation."""
+        """A new object whose owners do not exist is garbage, which shows after its creation."""
         owners = meta(obj).get("ownerReferences") or []
         if owners and not any(self._owner_exists(obj, owner) for owner in owners):
             self.delete(resource, obj, DeleteOptions(propagation="Background"))
@@ -244,7 +244,7 @@ def _held(resource: Resource, obj: Object) -> bool:
 
 
 def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
-    """Only a Pod that a kubelet runs is ended gracefully (kubernetes/pkg/registry/core/pod, CheckGracefulDelete)."""
+    """Only a Pod that a kubelet runs is ended gracefully (pkg/registry/core/pod, CheckGracefulDelete)."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if resource.ref != PODS or not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
@@ -256,7 +256,8 @@ def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
 def _check_preconditions(resource: Resource, live: Object, options: DeleteOptions) -> None:
     ref, name = resource.ref, name_of(live)
     if options.uid is not None and options.uid != meta(live)["uid"]:
-        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {meta(live)['uid']}"
+        uid = meta(live)["uid"]
+        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
         raise errors.conflict(ref.group, ref.plural, name, why)
     if options.resource_version is not None and options.resource_version != meta(live)["resourceVersion"]:
         why = (

@@ -1,7 +1,8 @@
 """Who owns which field: metadata.managedFields, and the conflicts of server-side apply.
 
-Follows apimachinery's fieldmanager and sigs.k8s.io/structured-merge-diff: an applied field that another manager owns
-with another value is a conflict; a field that a manager no longer applies goes unless somebody else owns it.
+Follows apimachinery's fieldmanager and sigs.k8s.io/structured-merge-diff: an applied field that another
+manager owns with another value is a conflict; a field that a manager no longer applies goes unless somebody
+else owns it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Sets of fields as metadata.managedFields records them (FieldsV1), and the merge of server-side apply.
 
-A field is a path of segments: `f:name` of a map, `k:{...}` of a list item told apart by keys, `v:...` of a set's item.
+A field is a path of segments: `f:name` of a map, `k:{...}` of a list item told apart by keys, `v:...` of a
+set's item.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _UNTRACKED = frozenset(
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known about a place in an object: its schema, or (None) only its field name in a built-in kind."""
+    """What is known about a place in an object: its schema, or (None: built-in) its field name."""
 
     schema: Object | None
     field: str = ""

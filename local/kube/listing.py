@@ -11,11 +11,12 @@ from local.kube.objects import Object
 from local.kube.resources import Ref
 from local.kube.selectors import predicate
 from local.kube.storage import ObjectKey
-from local.kube.store import Store, as_version
+from local.kube.store import Store
+from local.kube.views import as_version
 
 _GONE = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter."
+    "The provided continue parameter is too old to display a consistent list result. "
+    "You can start a new list without the continue parameter."
 )
 
 

@@ -1,7 +1,7 @@
 """How lists inside objects merge: by key, as sets, or as one value.
 
-For built-in kinds these are the patch strategies and list types of the real types (k8s.io/api), by field name: within
-the kinds served here a field name has one meaning. Custom resources say it in their schema.
+For built-in kinds these are the patch strategies and list types of the real types (k8s.io/api), by field
+name: within the kinds served here a field name has one meaning. Custom resources say it in their schema.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """None leaves propagation and grace to the kind's default; `uid` and `resource_version` are preconditions."""
+    """None leaves propagation and grace to the kind; `uid` and `resource_version` are preconditions."""
 
     propagation: Propagation | None = None
     grace_seconds: int | None = None

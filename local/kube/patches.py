@@ -81,7 +81,7 @@ def _remove(document: Any, path: str) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Any:
-    """RFC 6902: returns the patched copy. Raises ApiError 422 when an operation does not apply, 400 when malformed."""
+    """RFC 6902: returns the patched copy. Raises ApiError 422 when it does not apply, 400 when malformed."""
     if not isinstance(operations, list):
         raise errors.bad_request("a JSON patch is a list of operations")
     document: Any = copy_json(target)
@@ -112,8 +112,8 @@ def json_patch(target: Object, operations: Any) -> Any:
 def strategic_merge(target: Any, patch: Any, field: str = "") -> Any:
     """Kubernetes' own merge for built-in kinds: like a merge patch, but lists with keys merge item by item.
 
-    Understands the directives `$patch`, `$retainKeys`, `$deleteFromPrimitiveList`; `$setElementOrder` is dropped, so
-    merged items keep the order of the target.
+    Understands the directives `$patch`, `$retainKeys`, `$deleteFromPrimitiveList`; `$setElementOrder` is
+    dropped, so merged items keep the order of the target.
     """
     if isinstance(patch, list):
         return _merge_list(target if isinstance(target, list) else [], patch, field)

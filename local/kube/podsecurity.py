@@ -1,4 +1,4 @@
-"""Pod Security admission: the levels that namespace labels enforce (k8s.io/pod-security-admission, policy checks)."""
+"""Pod Security admission: the levels that namespace labels enforce (k8s.io/pod-security-admission)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def _baseline(spec: Object, containers: list[Any]) -> Iterator[str]:
         yield f"hostPort ({_named(ports)} uses hostPort)"
     contexts = [spec.get("securityContext") or {}, *map(_security, containers)]
     if any((context.get("seccompProfile") or {}).get("type") == "Unconfined" for context in contexts):
-        yield 'seccompProfile (pod or containers must not set securityContext.seccompProfile.type to "Unconfined")'
+        where = "pod or containers must not set securityContext.seccompProfile.type"
+        yield f'seccompProfile ({where} to "Unconfined")'
 
 
 def _restricted(spec: Object, containers: list[Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Role-based access control, evaluated from the stored roles and bindings (kubernetes/plugin/pkg/auth/authorizer/rbac).
+"""Role-based access control, evaluated from the stored roles and bindings.
 
 Not here: the check that nobody hands out more rights than they have (`escalate`, `bind`).
 """

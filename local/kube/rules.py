@@ -42,7 +42,7 @@ def uncompilable(schema: Object, path: str) -> Iterator[Cause]:
 
 
 def broken(schema: Object, value: Any, old: Any = _ABSENT, path: str = "") -> Iterator[Cause]:
-    """Rules that `value` breaks. Transition rules (with oldSelf) hold only where there is an old value to compare."""
+    """Rules that `value` breaks. Transition rules (with oldSelf) hold only where there is an old value."""
     for rule in schema.get(KEY) or ():
         yield from _evaluate(rule, value, old, path)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Structural schemas: pruning of unknown fields, defaults, validation (apiextensions-apiserver, pkg/apiserver/schema).
+"""Structural schemas: pruning of unknown fields, defaults, validation (apiextensions-apiserver).
 
 A schema is the openAPIV3Schema of a CustomResourceDefinition, as JSON. Messages follow kube-openapi's.
 """
@@ -57,7 +57,7 @@ def prune(value: Any, schema: Object, path: str = "") -> list[str]:
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fill in defaults in place; nulls of fields that may not be null are dropped or replaced by the default."""
+    """Fill in defaults in place; nulls of fields that may not be null go, or become the default."""
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):

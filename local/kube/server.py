@@ -24,10 +24,11 @@ _KEEP_ALIVE = 3600  # seconds; clients keep their connections, and a closed one 
 class KubeServer:
     """A Kubernetes API server on 127.0.0.1; a context manager.
 
-    `authenticate` gets the bearer token of each request (None: there was none) and returns who that is, or None for
-    401; rights are then those of the stored roles. Without `authenticate` everybody is in `system:masters`. Tokens of
-    service accounts, from `service_account_token` or the TokenRequest API, are known without asking it.
-    With `tls` the server speaks https. Objects outlive `stop`; a stopped server does not start again.
+    `authenticate` gets the bearer token of each request (None: there was none) and returns who that is, or
+    None for 401; rights are then those of the stored roles. Without `authenticate` everybody is in
+    `system:masters`. Tokens of service accounts, from `service_account_token` or the TokenRequest API, are
+    known without asking it. With `tls` the server speaks https. Objects outlive `stop`; a stopped server
+    does not start again.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class KubeServer:
 
     def start(self) -> None:
         """Serve. Raises RuntimeError when the server does not come up."""
-        # The protocol is named because asyncio switches Nagle's delay (40 ms a request) off only for IPPROTO_TCP.
+        # With the protocol named, asyncio switches off Nagle's delay (40 ms a request).
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", 0))
@@ -102,7 +103,8 @@ class KubeServer:
         asyncio.run(self._server.serve(sockets=[listener]))
 
     def stop(self) -> None:
-        """End the streams, the thread and the port. Stopping twice is no error."""
+        """End the watches, the thread and the port. Stopping twice is no error."""
+        self.store.close_watches()
         if self._server is None or self._thread is None or self._socket is None:
             return
         self._server.should_exit = True

@@ -1,7 +1,7 @@
 """Versioned objects in memory: what etcd is to the real server, with its history and its watches.
 
-Objects in here are never changed in place: a write puts a new one. So the history, a page of a list and an event
-all share them, and whoever hands one to the outside copies it.
+Objects in here are never changed in place: a write puts a new one. So the history, a page of a list and an
+event all share them, and whoever hands one to the outside copies it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Subscription:
 
 
 class Storage:
-    """All objects, by resource, namespace and name. Thread-safe; callers that read before they write hold `lock`."""
+    """All objects, by resource and key. Thread-safe; callers that read before they write hold `lock`."""
 
     def __init__(self, history: int = 4096) -> None:
         self.lock = threading.RLock()

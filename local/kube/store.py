@@ -1,13 +1,14 @@
-"""The store: every way of reading and writing the cluster's objects, with the server's admission, in this process.
+"""The store: every way of reading and writing the cluster's objects, with the server's admission.
 
-Requests over HTTP and the stand-ins of the local engine use the same methods. The package's docstring lists them.
-All of it is thread-safe; a write and everything that follows from it (garbage collection, namespaces that empty)
-happen at once, under one lock.
+Requests over HTTP and the stand-ins of the local engine use the same methods. The package's docstring lists
+them. All of it is thread-safe; a write and everything that follows from it (garbage collection, namespaces
+that empty) happen at once, under one lock.
 """
 
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -29,8 +30,9 @@ from local.kube.resources import (
     Registry,
     Resource,
 )
-from local.kube.selectors import Predicate, predicate
-from local.kube.storage import Change, ObjectKey, Storage, Subscription, Watch, WatchEvent
+from local.kube.selectors import predicate
+from local.kube.storage import Change, Storage, Subscription, Watch, WatchEvent
+from local.kube.views import as_version, event_of, object_key
 
 _DEFAULT = WriteOptions()
 _DELETE = DeleteOptions()
@@ -47,6 +49,7 @@ class Store:
         self.logs = PodLogs()
         self.clock = clock
         self._collector = Collector(self)
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         for name in ("default", "kube-node-lease", "kube-public", "kube-system"):
             self.create(
                 NAMESPACES, {"metadata": {"name": name}}, options=WriteOptions(manager="kube-apiserver")
@@ -87,14 +90,24 @@ class Store:
         label_selector: str = "",
         field_selector: str = "",
     ) -> Watch:
-        """Events of a kind from resourceVersion `since` on; without it, an ADDED for everything there is comes first.
+        """Events of a kind from resourceVersion `since` on; without it, an ADDED for everything there is
+        comes first.
 
         Raises ApiError 410 when `since` is older than the history.
         """
         watch = Watch()
-        subscription = self.subscribe(ref, watch.push, namespace, since, label_selector, field_selector)
-        watch.on_close(subscription.close)
+        with self.storage.lock:
+            subscription = self.subscribe(ref, watch.push, namespace, since, label_selector, field_selector)
+            watch.on_close(subscription.close)
+            self._watches.add(watch)
         return watch
+
+    def close_watches(self) -> None:
+        """End every watch that is open; what a server does when it stops."""
+        with self.storage.lock:
+            watches, self._watches = list(self._watches), weakref.WeakSet()
+        for watch in watches:
+            watch.close()
 
     def subscribe(
         self,
@@ -105,7 +118,7 @@ class Store:
         label_selector: str = "",
         field_selector: str = "",
     ) -> Subscription:
-        """Like `watch`, calling `deliver` in the thread that writes: it must return at once and change nothing."""
+        """Like `watch`; `deliver` runs in the thread that writes: it returns at once and changes nothing."""
         with self.storage.lock:
             resource = self.registry.get(ref)
             test = predicate(resource, label_selector, field_selector)
@@ -116,7 +129,7 @@ class Store:
             start = self.storage.version if since is None else int(since)
 
             def forward(change: Change) -> None:
-                event = _event(change, namespace, test)
+                event = event_of(change, namespace, test)
                 if event is not None:
                     deliver(WatchEvent(event.type, as_version(event.object, ref)))
 
@@ -144,7 +157,7 @@ class Store:
     def replace(
         self, ref: Ref, body: Object, namespace: str | None = None, options: WriteOptions = _DEFAULT
     ) -> Object:
-        """Replace an object (its status stays, where that is a subresource). Raises ApiError: 404, 409, 422."""
+        """Replace an object (not a status that is a subresource). Raises ApiError: 404, 409, 422."""
         return self._replace(ref, body, namespace, options, "")
 
     def replace_status(
@@ -161,7 +174,7 @@ class Store:
         namespace: str | None = None,
         options: WriteOptions = _DEFAULT,
     ) -> Object:
-        """A JSON merge patch: None removes. With metadata.resourceVersion it is conditional. Raises ApiError."""
+        """A JSON merge patch (None removes, a resourceVersion makes it conditional). Raises ApiError."""
         return self.patch(ref, name, lambda live: merge_patch(live, patch), namespace, options)
 
     def merge_status(
@@ -184,7 +197,7 @@ class Store:
         options: WriteOptions = _DEFAULT,
         subresource: str = "",
     ) -> Object:
-        """Write what `change` (pure: from the old object to the new one) makes of an object. Raises ApiError."""
+        """Write what `change` (pure: from the old object to the new) makes of an object. Raises ApiError."""
         with self.storage.lock:
             resource = self.registry.get(ref)
             _require_subresource(resource, subresource)
@@ -367,16 +380,6 @@ class Store:
             podsecurity.admit(obj, namespace)
 
 
-def object_key(resource: Resource, name: str, namespace: str | None) -> ObjectKey:
-    """Where an object of this resource is kept."""
-    return (namespace or "" if resource.namespaced else "", name)
-
-
-def as_version(obj: Object, ref: Ref) -> Object:
-    """The object under the requested version of its group (versions of a custom resource share one form)."""
-    return obj if obj.get("apiVersion") == ref.api_version else {**obj, "apiVersion": ref.api_version}
-
-
 def _recorded(obj: Object) -> None:
     """Server-side apply has recorded ownership already."""
 
@@ -384,14 +387,3 @@ def _recorded(obj: Object) -> None:
 def _require_subresource(resource: Resource, subresource: str) -> None:
     if subresource == "status" and not resource.status:
         raise errors.unknown_path()
-
-
-def _event(change: Change, namespace: str | None, test: Predicate) -> WatchEvent | None:
-    """What a change means to a watcher that sees only what `test` takes."""
-    if namespace is not None and change.key[0] != namespace:
-        return None
-    before = change.before is not None and test(change.before)
-    after = change.after is not None and test(change.after)
-    if after:
-        return WatchEvent("MODIFIED" if before else "ADDED", change.final)
-    return WatchEvent("DELETED", change.final) if before else None

@@ -70,7 +70,7 @@ def _field_selector(call: Call) -> str:
 
 
 async def watch(store: Store, streams: Streams, call: Call) -> AsyncIterator[bytes]:
-    """The lines of a watch. A resourceVersion older than the history is an ERROR event, as on the real server."""
+    """The lines of a watch. A resourceVersion before the history is an ERROR event, as on real servers."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (call.number("timeoutSeconds") or _LONGEST)
     with streams.opened() as waiting:

@@ -30,7 +30,7 @@ class TokenIssuer:
         self._issued: dict[str, _Issued] = {}
 
     def issue(self, namespace: str, name: str, seconds: int = 3600) -> Object:
-        """The status of a TokenRequest: `token`, `expirationTimestamp`. Raises ApiError 404 without that account."""
+        """The status of a TokenRequest: `token`, `expirationTimestamp`. Raises ApiError 404."""
         account = self._store.get(SERVICE_ACCOUNTS, name, namespace)
         now = self._clock()
         self._issued = {token: entry for token, entry in self._issued.items() if entry.expires > now}

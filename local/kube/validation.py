@@ -1,4 +1,4 @@
-"""What the server checks of every object and of the built-in kinds (apimachinery and kubernetes/pkg/apis validation)."""
+"""What the server checks of every object and of the built-in kinds (apimachinery, kubernetes/pkg/apis)."""
 
 from __future__ import annotations
 
@@ -22,31 +22,37 @@ _MAX_DATA = 1048576  # bytes, of a Secret or ConfigMap
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 _SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
+    "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     rf"'{_LABEL}(\.{_LABEL})*')"
 )
 _LABEL_TEXT = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
+    "start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
+    f"regex used for validation is '{_LABEL}')"
 )
 _VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
-    "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+    "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _KEY_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 
 
-def check(resource: Resource, obj: Object, old: Object | None) -> None:
-    """Raise ApiError 422 with every problem of `obj`; `old` is what it replaces, None for a create."""
+def check(resource: Resource, obj: Object, old: Object | None, missing: list[Cause]) -> None:
+    """Raise ApiError 422 with every problem of `obj`; `old` is what it replaces, None for a create.
+
+    `missing` are the required fields that its schema misses.
+    """
     causes = [*_name(resource, obj), *_metadata(obj), *_kind_specific(resource, obj)]
     if old is not None:
         causes += _changes(resource, obj, old)
+    known = {cause.field for cause in causes}
+    causes += [cause for cause in missing if cause.field not in known]
     if causes:
         raise errors.invalid(resource.ref.group, resource.kind, name_of(obj), causes)
 
@@ -247,5 +253,8 @@ def _changes(resource: Resource, obj: Object, old: Object) -> Iterator[Cause]:
             yield Cause(field, invalid_value(new_value, "field is immutable"))
     added = set(meta(obj).get("finalizers") or ()) - set(meta(old).get("finalizers") or ())
     if meta(old).get("deletionTimestamp") and added:
-        why = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+        why = (
+            "Forbidden: no new finalizers can be added if the object is being deleted, "
+            f"found new finalizers {sorted(added)}"
+        )
         yield Cause("metadata.finalizers", why, "FieldValueForbidden")
