@@ -1,4 +1,4 @@
-"""What every handler behind an event source does around its action: log what it did, raise what it could not."""
+"""What every handler behind an event source does around its action: log what it did, raise the rest."""
 
 from collections.abc import Callable
 from typing import Any

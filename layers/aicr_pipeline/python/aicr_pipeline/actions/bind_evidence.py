@@ -9,12 +9,12 @@ from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.rollouts import load_decision, load_plan, load_report, load_rollout
-from aicr_pipeline.adapters.signer import Signer, fingerprint
+from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.dsse import envelope, pae_digest
+from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest
 from aicr_pipeline.decide.evidence import Bound, statement
 from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.decide.validation import judge

@@ -1,6 +1,5 @@
 """The pipeline's KMS key: ECC_NIST_P256, ECDSA_SHA_256, always over a digest."""
 
-import hashlib
 from typing import Any
 
 
@@ -23,8 +22,3 @@ class Signer:
         """DER SubjectPublicKeyInfo."""
         key: bytes = self._kms.get_public_key(KeyId=self._key_id)["PublicKey"]
         return key
-
-
-def fingerprint(public_key_der: bytes) -> str:
-    """Lowercase hex SHA-256 of the DER SubjectPublicKeyInfo."""
-    return hashlib.sha256(public_key_der).hexdigest()

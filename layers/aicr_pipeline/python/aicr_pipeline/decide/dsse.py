@@ -56,6 +56,11 @@ def read_envelope(data: bytes) -> Envelope:
     return Envelope(kind, _decode(document.get("payload"), "the payload"), tuple(found))
 
 
+def fingerprint(public_key_der: bytes) -> str:
+    """Lowercase hex SHA-256 of the DER SubjectPublicKeyInfo."""
+    return hashlib.sha256(public_key_der).hexdigest()
+
+
 def _decode(value: object, what: str) -> bytes:
     if not isinstance(value, str):
         raise ValueError(f"{what} is missing")
