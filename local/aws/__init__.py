@@ -28,8 +28,8 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
     .environment() -> dict[str, str]           AWS_* variables for a child process that is a person or a CLI
     .outputs: dict[str, str]                   stack outputs
     .resources: dict[str, Resource]            logical id -> type, physical id (Ref), attributes
-    .physical(logical_id_or_path) -> str       Ref of a resource, by logical id, construct path or its last parts
-    .report: LoadReport                        .loaded / .recorded / .unknown: logical id -> type; .skipped_layers
+    .physical(logical_id_or_path) -> str       Ref, by logical id, construct path or its last parts
+    .report: LoadReport                        logical id -> type: .loaded .recorded .unknown; .skipped_layers
     .api_url: str                              of the only HTTP API; .api_urls by API id
     .functions: dict[str, FunctionSpec]        by function name
     .invoke(function, event: str | bytes)         -> InvokeResult(payload, error, request_id, duration_ms)
@@ -37,16 +37,16 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
     .credentials_of(role_arn) -> Credentials(access_key, secret_key, token)
     .identity_of(access_key) -> str | None     role ARN; also sessions made by AssumeRole
     .access_entries: dict[str, list[str]]      principal ARN -> Kubernetes groups
-    .executions(machine=None) -> list[ExecutionView]      newest last; machine is a name, an ARN or a logical id
+    .executions(machine=None) -> list[ExecutionView]      newest last; of a name, ARN or logical id
     .execution(arn) -> ExecutionView; .history(arn) -> list[dict]
     .wait_execution(arn, *, timeout) -> ExecutionView     until it ended
-    .messages: list[Message]                   SNS outbox: topic_arn, subject, message, attributes, subscriptions, time
+    .messages: list[Message]                   SNS outbox: topic_arn, subject, message, subscriptions, time
     .events: list[dict]                        every event that reached the bus, oldest first
     .put_event(source, detail_type, detail) -> str
     .fire(schedule_name)                       fires a schedule now
     .problems: list[str]                       deliveries that were refused or gave up; empty in a healthy run
     .wait_until(condition, *, timeout, what) -> None
-    .quiet(timeout=10.0)                       returns when no delivery, asynchronous invocation or retry is pending
+    .quiet(timeout=10.0)                       returns when no delivery, async invocation or retry is pending
     .processes() -> list[ProcessView]          pid, function, busy, resident memory
 
 EcrToken(user, password, proxy_endpoint, expires_at: datetime)

@@ -45,7 +45,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class LocalAws:
-    """One stack, running. Raises EngineError when the stack cannot be loaded; nothing is left running then."""
+    """One stack, running. Raises EngineError when it cannot be loaded; nothing is left running then."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class LocalAws:
                     region_name=self.region,
                     endpoint_url=self.endpoint,
                     aws_access_key_id="AKIALOCALENGINE00000",
-                    aws_secret_access_key="local",  # noqa: S106  moto does not look
+                    aws_secret_access_key="local",
                     config=Config(proxies={}, retries={"total_max_attempts": 2}, max_pool_connections=20),
                 )
             return self._clients[service]

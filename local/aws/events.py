@@ -1,7 +1,8 @@
 """EventBridge: what reaches the bus, which rules want it, and its delivery to their targets.
 
-Moto stores the rules and matches the patterns (prefix, suffix, wildcard, anything-but and the rest); it cannot
-deliver to functions, state machines and topics, gives every S3 event the same id and never tells of executions.
+Moto stores the rules and matches the patterns (prefix, suffix, wildcard, anything-but and the rest); it
+cannot deliver to functions, state machines and topics, gives every S3 event the same id and never tells of
+executions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def timestamp(moment: float | None = None) -> str:
 
 
 class Bus:
-    """Takes events and delivers them in order, in a thread of its own, so that no writer waits for a target."""
+    """Takes events and delivers them in order, in its own thread, so that no writer waits for a target."""
 
     def __init__(
         self, *, account: str, region: str, targets: Targets, pending: Pending, problems: list[str]
@@ -62,7 +63,10 @@ class Bus:
             bus._match(rule, _as_delivered(original_event))
 
         def send_s3_event(account_id: str, bucket: Any, event_name: str, key: Any) -> None:
-            bus.emit(bus.s3_event(bucket, str(getattr(event_name, "value", event_name)), key))
+            name = str(getattr(event_name, "value", event_name))
+            # Moto tells of tags after every put, with or without tags; no rule here wants other kinds.
+            if name.startswith(("s3:ObjectCreated:", "s3:ObjectRemoved:")):
+                bus.emit(bus.s3_event(bucket, name, key))
 
         original_put = events_models.EventsBackend.put_events
 
@@ -212,7 +216,7 @@ def target_input(target: dict[str, Any], event: Event, rule_arn: str) -> str:
 
 
 def _fill(template: str, values: dict[str, Any]) -> str:
-    # Inside quotes a value is inserted as text, elsewhere as JSON: EventBridge user guide, "Input transformation".
+    # Inside quotes a value is inserted as text, elsewhere as JSON (user guide, "Input transformation").
     filled: list[str] = []
     quoted = False
     position = 0
@@ -235,7 +239,7 @@ def _fill(template: str, values: dict[str, Any]) -> str:
 
 
 def _at(event: Event, path: str) -> Any:
-    from jsonpath_ng.ext import parse
+    from jsonpath_ng.ext.parser import parse
 
     found = parse(path).find(event)
     return found[0].value if found else None

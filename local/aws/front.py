@@ -1,7 +1,7 @@
 """The HTTP API on a free loopback port: requests become payload-2.0 events, answers become responses.
 
-Follows "Working with AWS Lambda proxy integrations for HTTP APIs". Throttling is ignored. Routes with AWS_IAM look
-at whose access key signed the request; the signature itself is not computed again.
+Follows "Working with AWS Lambda proxy integrations for HTTP APIs". Throttling is ignored. Routes with AWS_IAM
+look at whose access key signed the request; the signature itself is not computed again.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Front:
     def answer(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes, source_ip: str
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Handles one request and logs route key, status and request id, nothing else: paths carry secrets."""
+        """Handles one request; logs route key, status and request id, nothing else: paths carry secrets."""
         request_id = base64.b64encode(uuid.uuid4().bytes[:11]).decode().rstrip("=") + "="
         raw_path, _, query = target.partition("?")
         stage, path = self._stage(unquote(raw_path))
@@ -314,7 +314,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
         self.wfile.flush()
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _serve
+    do_GET = _serve  # noqa: N815  the names http.server looks for
+    do_HEAD = _serve  # noqa: N815
+    do_POST = _serve  # noqa: N815
+    do_PUT = _serve  # noqa: N815
+    do_DELETE = _serve  # noqa: N815
+    do_PATCH = _serve  # noqa: N815
+    do_OPTIONS = _serve  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:
         return  # the access log is written by Front, without the path

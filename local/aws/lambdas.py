@@ -1,7 +1,8 @@
 """Lambda: finds a sandbox for each invocation, and the asynchronous invocations with their retries.
 
-Moto keeps the functions' configuration for API calls; running them is ours. `LambdaFunction.invoke` is replaced
-(it would need Docker), and the ASL interpreter's call goes straight to `Lambdas.invoke` instead of through HTTP.
+Moto keeps the functions' configuration for API calls; running them is ours. `LambdaFunction.invoke` is
+replaced (it would need Docker), and the ASL interpreter's call goes straight to `Lambdas.invoke` instead of
+through HTTP.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class AsyncConfig:
 class Lambdas:
     """Runs functions. Thread-safe.
 
-    At most `max_processes` children exist; an invocation beyond that waits for one, after an idle child of another
-    function was ended. Above `soft_processes`, children idle for `idle_seconds` end.
+    At most `max_processes` children exist; an invocation beyond that waits for one, after an idle child of
+    another function was ended. Above `soft_processes`, children idle for `idle_seconds` end.
     """
 
     def __init__(
@@ -221,8 +222,8 @@ class Lambdas:
                     if self._stopped.wait(delay):
                         return
             self._problems.append(
-                f"function {function.name}: asynchronous invocation gave up after {config.retries + 1} attempts: "
-                f"{result.payload[:300].decode(errors='replace')}"
+                f"function {function.name}: asynchronous invocation gave up after {config.retries + 1} "
+                f"attempts: {result.payload[:300].decode(errors='replace')}"
             )
             if config.on_failure:
                 self._settle(config.on_failure, function, body, result, request_id, config.retries + 1)

@@ -1,7 +1,7 @@
 """Walks a template in dependency order and creates each resource by a plain API call.
 
-Each service's module in `resources/` registers what it can create in `CREATORS`. A type is created ("loaded"),
-kept without effect ("recorded"), or unknown: then loading ends, unless the caller allowed that type.
+Each service's module in `resources/` registers what it can create in `CREATORS`. A type is created
+("loaded"), kept without effect ("recorded"), or unknown: then loading ends, unless the caller allowed it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _create(loading: Loading, logical_id: str, resource: dict[str, Any]) -> Reso
                 loading.report.recorded[logical_id] = kind
     except EngineError:
         raise
-    except Exception as error:  # noqa: BLE001  the loader's outermost place: says which resource it was
+    except Exception as error:  # the loader's outermost place: says which resource
         raise EngineError(f"{kind} {logical_id} could not be created: {error}") from error
     path = resource.get("Metadata", {}).get("aws:cdk:path", logical_id)
     return Resource(logical_id, kind, path, properties, ref, attributes)
@@ -160,7 +160,7 @@ class _AnyAttribute(dict[str, Any]):
 
 
 def record(loading: Loading, logical_id: str, properties: dict[str, Any]) -> Created:
-    """Keeps a resource without effect: a generated name for Ref, an ARN-shaped Arn, text for other attributes."""
+    """Keeps a resource without effect: a generated name for Ref, an ARN for Arn, text for the rest."""
     name = loading.name(logical_id)
     return name, _AnyAttribute(logical_id, {"Arn": loading.arn("local", name)})
 

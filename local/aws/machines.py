@@ -1,7 +1,6 @@
 """Step Functions: what moto's ASL interpreter lacks around the execution of a definition.
 
-- StartExecution on a version or an alias; versions and aliases in Describe and List; ExecutionAlreadyExists with the
-  rules AWS has.
+- StartExecution on a version or an alias; versions and aliases in Describe and List.
 - StopExecution and a machine's TimeoutSeconds end an execution that waits for a task token.
 - SendTask*: the cause of a failure is kept, a settled or dead token says TaskTimedOut or TaskDoesNotExist.
 - `Step Functions Execution Status Change` events.
@@ -179,7 +178,7 @@ def install_versions(patches: Patches) -> None:
     from moto.stepfunctions import models, responses
     from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
-    original_start = StepFunctionsParserBackend.start_execution
+    original_start: Any = StepFunctionsParserBackend.start_execution
 
     def start_execution(
         backend: Any, state_machine_arn: str, name: str, execution_input: str | None = None, **kwargs: Any
@@ -235,7 +234,7 @@ def install_versions(patches: Patches) -> None:
         ]
         return ActionResult({"executions": items, "nextToken": token})
 
-    original_describe = responses.StepFunctionResponse.describe_execution
+    original_describe: Any = responses.StepFunctionResponse.describe_execution
 
     def describe_execution(response: Any) -> Any:
         result = original_describe(response)
@@ -361,7 +360,7 @@ def install_tokens(patches: Patches) -> None:
 
 
 def _refusal(code: str, message: str) -> Exception:
-    from moto.stepfunctions.exceptions import AWSError
+    from moto.core.exceptions import AWSError
 
     return AWSError(message, exception_type=code, status=400)
 

@@ -15,7 +15,7 @@ from local.aws.targets import DeliveryError, Targets
 
 
 class Outbox:
-    """Every Publish with the subscriptions of its moment; e-mail and the like are kept here and go no further."""
+    """Every Publish with the subscriptions of its moment; e-mail and the like go no further than here."""
 
     def __init__(self, targets: Targets, problems: list[str]) -> None:
         self.messages: list[Message] = []

@@ -16,7 +16,7 @@ class Patches:
         self._undo: list[Callable[[], object]] = []
 
     def replace(self, owner: Any, name: str, value: Any) -> Any:
-        # vars() keeps staticmethod objects as they are; getattr would unwrap them and restore a plain function.
+        # vars() keeps staticmethod objects as they are; getattr would unwrap them.
         before = vars(owner).get(name, None)
         if before is None:
             raise AttributeError(f"{owner!r} has no own attribute {name!r}: moto changed, look at this shim")

@@ -1,7 +1,8 @@
 """One child process that holds one handler, and the Lambda Runtime API it talks to.
 
-The API is the public one (GET next, POST response, POST error, POST init/error); each sandbox has its own port,
-so requests need no further identification. Error documents come from `awslambdaric` and pass through unchanged.
+The API is the public one (GET next, POST response, POST error, POST init/error); each sandbox has its own
+port, so requests need no further identification. Error documents come from `awslambdaric` and pass through
+unchanged.
 """
 
 from __future__ import annotations
@@ -114,9 +115,8 @@ class Sandbox:
         elif kind == "init":
             self.alive = False
         status = f"\tStatus: {kind}" if kind != "error" else ""
-        self._write(
-            f"END RequestId: {request_id}\nREPORT RequestId: {request_id}\tDuration: {duration:.2f} ms{status}"
-        )
+        report_line = f"REPORT RequestId: {request_id}\tDuration: {duration:.2f} ms{status}"
+        self._write(f"END RequestId: {request_id}\n{report_line}")
         return InvokeResult(report, "Unhandled", request_id, duration)
 
     def _exited(self, status: int) -> None:

@@ -6,6 +6,7 @@ interval. Cron expressions follow the wall clock whatever the scale.
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
 import threading
@@ -23,8 +24,8 @@ from local.aws.pending import Pending
 from local.aws.targets import DeliveryError, Targets
 
 _UNITS = {"minute": 60.0, "hour": 3600.0, "day": 86400.0, "second": 1.0}
-_MONTHS = {n: i for i, n in enumerate("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), 1)}
-_DAYS = {n: i for i, n in enumerate("SUN MON TUE WED THU FRI SAT".split(), 1)}
+_MONTHS = {name.upper(): number for number, name in enumerate(calendar.month_abbr) if name}
+_DAYS = {"SUN": 1, "MON": 2, "TUE": 3, "WED": 4, "THU": 5, "FRI": 6, "SAT": 7}
 
 
 @dataclass
@@ -134,7 +135,7 @@ class Ticker:
 
 
 def scheduler_payload(schedule_arn: str, template: str | None, *, source: str) -> Callable[[str, str], str]:
-    """Input of a target: its Input with Scheduler's context attributes filled in, else the service's own event."""
+    """Input of a target: its Input with Scheduler's attributes filled in, else the service's own event."""
 
     def payload(due: str, execution: str) -> str:
         if template is None:

@@ -18,9 +18,7 @@ _DIGEST_BYTES = {"SHA_256": 32, "SHA_384": 48, "SHA_512": 64}
 def install_account(patches: Patches, account: str) -> None:
     """Every request belongs to the stack's account; moto has one account number of its own."""
     from moto.core import responses
-    from moto.stepfunctions.parser.asl.eval import evaluation_details
 
-    del evaluation_details  # imported here so that the interpreter is loaded before the first execution
     patches.replace(responses.BaseResponse, "get_current_account", lambda response: account)
 
 
@@ -69,7 +67,7 @@ def install_kms_digest(patches: Patches) -> None:
 
     def verify(response: Any) -> str:
         from cryptography.exceptions import InvalidSignature
-        from moto.kms.exceptions import JsonRESTError
+        from moto.core.exceptions import JsonRESTError
 
         if response._get_param("MessageType") != "DIGEST":
             return str(original_verify(response))

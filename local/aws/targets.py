@@ -36,8 +36,8 @@ class Permission:
 class Targets:
     """Delivers to functions, state machines, topics, queues and event buses.
 
-    A service that calls a function needs its AWS::Lambda::Permission, as on AWS: there a missing one shows only as
-    silence, here as a DeliveryError.
+    A service that calls a function needs its AWS::Lambda::Permission, as on AWS: there a missing one shows
+    only as silence, here as a DeliveryError.
     """
 
     def __init__(self, lambdas: Lambdas, client: Callable[[str], Any]) -> None:

@@ -21,7 +21,7 @@ _SUB = re.compile(r"\$\{([^}]+)\}")
 
 @dataclass(frozen=True)
 class Stack:
-    """A synthesized stack: its template, where it belongs, and its assets by hash (object key without suffix)."""
+    """A synthesized stack: its template, where it belongs, its assets by hash (object key without suffix)."""
 
     name: str
     template: dict[str, Any]
@@ -33,7 +33,7 @@ class Stack:
 def read_stack(
     cdk_out: Path, stack: str, *, account: str = "123456789012", region: str = "eu-central-1"
 ) -> Stack:
-    """Finds `stack` by artifact id, stack name or display name; the defaults serve environment-agnostic stacks.
+    """Finds `stack` by artifact id, stack name or display name; defaults serve stacks without environment.
 
     Raises EngineError when the folder has no such stack.
     """
@@ -235,7 +235,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def creation_order(template: dict[str, Any]) -> list[str]:
-    """Logical ids so that each comes after what it refers to or names in DependsOn. Raises EngineError on a cycle."""
+    """Logical ids, each after what it refers to or names in DependsOn. Raises EngineError on a circle."""
     resources = template.get("Resources", {})
     order: list[str] = []
     state: dict[str, int] = {}

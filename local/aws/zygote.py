@@ -1,15 +1,16 @@
 """Fork server of the handlers: imports the heavy libraries once, then forks one child per sandbox.
 
 Started by `processes.py` as a script, never imported by the engine. The child runs AWS's own `awslambdaric`
-exactly as `python -m awslambdaric handler` would; only the import of the libraries named on the command line is
-already done. `awslambdaric` itself is imported after the fork, since it reads its settings from the environment.
+exactly as `python -m awslambdaric handler` would; only the import of the libraries named on the command line
+is already done. `awslambdaric` itself is imported after the fork, since it reads its settings from the
+environment.
 
 Protocol, one JSON document per line on the socket whose number is argv[1]:
-  engine -> {"id": n, "env": {...}, "path": [...], "cwd": "...", "handler": "...", "log": "...", "pycache": "..."}
+  engine -> {"id": n, "env": {...}, "path": [...], "cwd": ..., "handler": ..., "log": ..., "pycache": ...}
   zygote -> {"id": n, "pid": p}            and later  {"exited": p, "status": s}
-When the engine goes, however it goes, the socket closes: the zygote kills its children and ends. Should the zygote
-be killed first, the kernel kills the children (PR_SET_PDEATHSIG; the zygote has a single thread, so its end is the
-end of the process).
+When the engine goes, however it goes, the socket closes: the zygote kills its children and ends. Should the
+zygote be killed first, the kernel kills the children (PR_SET_PDEATHSIG; the zygote has a single thread, so
+its end is the end of the process).
 """
 
 import contextlib
@@ -45,7 +46,9 @@ def _run_child(request: dict, zygote: int) -> None:  # type: ignore[type-arg]  #
     sys.path[:0] = request["path"]
     importlib.invalidate_caches()
     sys.argv = ["awslambdaric", request["handler"]]
-    from awslambdaric.__main__ import main as run_interface_client
+    from awslambdaric.__main__ import (  # type: ignore[import-untyped]  # it ships no types
+        main as run_interface_client,
+    )
 
     run_interface_client(sys.argv)
 

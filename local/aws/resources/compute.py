@@ -40,7 +40,7 @@ def layer(loading: Loading, logical_id: str, properties: dict[str, Any]) -> Crea
 
 
 def _is_third_party(layer_folder: Path) -> bool:
-    """A layer of installed packages: built for Lambda's Python, so the local run takes them from its own venv."""
+    """A layer of installed packages: built for Lambda's Python, so they come from our own venv here."""
     return any((layer_folder / "python").glob("*.dist-info"))
 
 

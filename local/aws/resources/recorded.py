@@ -1,7 +1,7 @@
 """Types that are kept without effect, some of them readable by the engine afterwards.
 
-IAM is not enforced locally (the template's tests cover it); alarms and dashboards have nothing to measure; the
-network does not exist.
+IAM is not enforced locally (the template's tests cover it); alarms and dashboards have nothing to measure;
+the network does not exist.
 """
 
 from __future__ import annotations

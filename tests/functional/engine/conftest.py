@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from local.aws import EcrToken, LocalAws
-from tests.functional.engine.sample import HANDLERS, LAYER, ecr_token, template
+from local.aws import LocalAws
+from tests.functional.engine.sample import template
+from tests.functional.engine.sample_parts import HANDLERS, LAYER, ecr_token
 
 STACK = "Sample"
 
@@ -68,8 +69,3 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
         preload=("boto3.session", "botocore.httpsession", "botocore.parsers"),
     ) as running:
         yield running
-
-
-@pytest.fixture
-def token_type() -> type[EcrToken]:
-    return EcrToken

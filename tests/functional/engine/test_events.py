@@ -50,6 +50,8 @@ def test_s3_events_reach_functions_and_queues(engine: LocalAws) -> None:
     ]
     assert {e["detail"]["object"]["version-id"] for e in events} == set(versions)
     assert len({e["id"] for e in events}) == 3
+    kinds = [e["detail-type"] for e in engine.events if e["source"] == "aws.s3"]
+    assert kinds == ["Object Created"] * 5
     assert len({e["detail"]["object"]["sequencer"] for e in events}) == 3
     one = events[0]
     assert (one["detail-type"], one["account"], one["region"]) == (
