@@ -9,5 +9,7 @@ sample stack written for this project: real chart names and versions, short valu
 hand out that folder's content instead of the sample. ``docs/bundle-format.md`` describes the format.
 """
 
-AICR_VERSION = "v1.1.2"
-"""What the stand-in reports as its release; a constant, so that renders can be compared."""
+import os
+
+AICR_VERSION = os.environ.get("AICR_STANDIN_VERSION", "v1.1.2")
+"""What the stand-in reports as its release: constant for one pin, so that renders can be compared."""

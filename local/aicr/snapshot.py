@@ -59,7 +59,8 @@ def _list(cluster: Cluster, path: str) -> list[dict[str, Any]]:
     try:
         return list(cluster.get(path).get("items") or [])
     except ApiError as error:
-        log("collector returned nothing", path=path, status=error.status)
+        if error.status != 404:  # a kind that is not installed is no news
+            log("collector returned nothing", path=path, status=error.status)
         return []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class _Record:
     live: Live | None = None
     forced: bool = False
     look_again_at: float | None = None
-    refreshed_at: float = 0.0
+    refreshed_at: float = field(default_factory=time.monotonic)
     failing_since: float | None = None
     finish_at: float | None = None
     operations: int = 0
@@ -145,9 +145,18 @@ class ArgoCdStandin:
         while (name := self._next()) is not None:
             try:
                 self._reconcile(name)
+                self._schedule(name)
             except Exception as error:  # noqa: BLE001  (outermost: one Application must not end the rest)
                 self.problems.append(f"{name}: {error!r}")
                 self._enqueue(name, 1.0)
+
+    def _schedule(self, name: str) -> None:
+        """Come back when the operation ends, workloads have had their time, or a routine refresh is due."""
+        record = self._records.get(name)
+        if record is None:
+            return
+        times = [record.finish_at, record.look_again_at, record.refreshed_at + self._settings.poll_seconds]
+        self._enqueue(name, max(0.0, min(item for item in times if item is not None) - time.monotonic()))
 
     def _reconcile(self, name: str) -> None:
         application = self._store.find(APPLICATIONS, name, namespace=self._settings.namespace)
@@ -163,9 +172,13 @@ class ArgoCdStandin:
             return
         fault = self._scenario.fault(name, record.operations)
         if fault.ignored:
+            record.finish_at = record.look_again_at = None
+            record.refreshed_at = time.monotonic()
             return
         if application.get("operation"):
             application = self._operate(application, record)
+        else:
+            record.finish_at = None
         self._refresh(application, record)
 
     def _finalize(self, application: Object) -> None:
@@ -184,13 +197,12 @@ class ArgoCdStandin:
         if record.finish_at is None:
             record.operations += 1
             record.finish_at = time.monotonic() + self._settings.sync_seconds
-            self._enqueue(name, self._settings.sync_seconds)
             return self._patch(application, reconcile.begin(application, _now()))
         if time.monotonic() < record.finish_at:
             return application
         fault = self._scenario.fault(name, record.operations)
         if fault.blocked:
-            self._enqueue(name, 5.0)
+            record.finish_at = time.monotonic() + 5.0
             return self._patch(application, reconcile.blocked())
         record.finish_at = None
         return self._sync(application, record, fault)
@@ -255,7 +267,6 @@ class ArgoCdStandin:
         record.forced = False
         record.look_again_at = None
         record.refreshed_at = time.monotonic()
-        self._enqueue(name, self._settings.poll_seconds)
         if errors := spec_errors(application, self._project_of(application)):
             self._patch(application, reconcile.invalid(application, errors, _now()))
             return
@@ -270,7 +281,7 @@ class ArgoCdStandin:
         record.failing_since = None
         if record.live is None:
             record.live = self._recover(application, target)
-        settled = self._settled(name, record)
+        settled = self._settled(record)
         synced = record.live is not None and record.live.digest == target.digest
         operation, sync_error = reconcile.auto_sync(application, target, synced=synced)
         patch = reconcile.compared(
@@ -293,8 +304,8 @@ class ArgoCdStandin:
             record.failing_since = time.monotonic()
         return time.monotonic() - record.failing_since < self._settings.error_grace_seconds
 
-    def _settled(self, name: str, record: _Record) -> bool:
-        """Whether workloads had their time; asks for another look when they had not."""
+    def _settled(self, record: _Record) -> bool:
+        """Whether workloads had their time; has another look taken when they had not."""
         if record.live is None:
             return False
         healthy_at = record.live.changed_at + timedelta(seconds=self._settings.health_seconds)
@@ -302,7 +313,6 @@ class ArgoCdStandin:
         if remaining <= 0:
             return True
         record.look_again_at = time.monotonic() + remaining
-        self._enqueue(name, remaining)
         return False
 
     def _recover(self, application: Object, target: Target) -> Live | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from local.kube.errors import ApiError
 from local.kube.options import DeleteOptions, WriteOptions
-from local.kube.resources import CONFIG_MAPS, JOBS, NODES, PODS, SECRETS, Ref
+from local.kube.resources import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SECRETS, Ref
 from local.kube.storage import Watch
 from local.kube.store import Store
 from local.kubelet import objects
@@ -82,7 +82,12 @@ class JobRun:
             self._ended_early()
         except ApiError as error:
             # A refused Pod (Pod Security, say): the real controller retries until the deadline.
-            self._store.append_log(self._namespace, self.pod_name, "job-controller", f"{error.message}\n")
+            self._store.create(
+                EVENTS,
+                objects.failed_create(self._job, error.message, _now()),
+                namespace=self._namespace,
+                options=_CONTROLLER,
+            )
             self._wait_for_end()
         finally:
             for process in self._processes:
@@ -177,11 +182,18 @@ class JobRun:
                 **{key: rewrite(value, mounts) for key, value in variables.items()},
             },
             folder,
-            log=lambda text: self._store.append_log(self._namespace, self.pod_name, container["name"], text),
+            log=partial(self._write_log, str(container["name"])),
             ended=self._notify,
         )
         self._processes.append(process)
         return process
+
+    def _write_log(self, container: str, text: str) -> None:
+        try:
+            self._store.append_log(self._namespace, self.pod_name, container, text)
+        except ApiError as error:
+            if error.code != 404:  # a Pod that is deleted takes its log along
+                raise
 
     def _kubeconfig(self, pod: Object, folder: Path) -> Object:
         ca_file = None
@@ -189,14 +201,15 @@ class JobRun:
             ca_file = folder / "ca.pem"
             ca_file.write_text(self._settings.ca_pem)
         account = str(pod["spec"].get("serviceAccountName") or "default")
-        return kubeconfig(self._settings.server, ca_file, self._namespace, account)
+        token = self._settings.token(self._namespace, account)
+        return kubeconfig(self._settings.server, ca_file, self._namespace, token)
 
     def _termination_message(self, container: Object, process: ContainerProcess, *, failed: bool) -> str:
-        file = self._folder / "containers" / container["name"] / "message"
+        file = self._folder / "containers" / str(container["name"]) / "message"
         if file.is_file():
             return file.read_text(errors="replace")[:4096]
         fallback = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-        return process.tail if failed and fallback else ""
+        return str(process.tail) if failed and fallback else ""
 
     def _place(self, pod: Object) -> Object:
         """Give the Pod a node, waiting for one that fits."""

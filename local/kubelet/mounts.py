@@ -106,8 +106,8 @@ def field_value(path: str, pod: Object) -> str:
     return "" if value is None else str(value)
 
 
-def kubeconfig(server: str, ca_file: Path | None, namespace: str, service_account: str) -> Object:
-    """A kubeconfig that speaks as a ServiceAccount; the local API server knows such tokens."""
+def kubeconfig(server: str, ca_file: Path | None, namespace: str, token: str) -> Object:
+    """A kubeconfig that speaks with a ServiceAccount's token."""
     cluster: Object = {"server": server}
     if ca_file is not None:
         cluster["certificate-authority"] = str(ca_file)
@@ -116,6 +116,6 @@ def kubeconfig(server: str, ca_file: Path | None, namespace: str, service_accoun
         "kind": "Config",
         "current-context": "pod",
         "clusters": [{"name": "local", "cluster": cluster}],
-        "users": [{"name": "pod", "user": {"token": f"sa:{namespace}:{service_account}"}}],
+        "users": [{"name": "pod", "user": {"token": token}}],
         "contexts": [{"name": "pod", "context": {"cluster": "local", "user": "pod", "namespace": namespace}}],
     }

@@ -173,6 +173,29 @@ def terminated(exit_code: int, started: str, finished: str, message: str) -> Obj
     return {"terminated": state}
 
 
+def failed_create(job: Object, message: str, now: str) -> Object:
+    """The Event of a Job whose Pod the API server refused."""
+    metadata = job["metadata"]
+    suffix = hashlib.sha256(f"{metadata['uid']}{message}".encode()).hexdigest()[:16]
+    return {
+        "metadata": {"name": f"{metadata['name']}.{suffix}", "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "reason": "FailedCreate",
+        "message": f"Error creating: {message}",
+        "type": "Warning",
+        "source": {"component": "job-controller"},
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    }
+
+
 def job_started(now: str) -> Object:
     """Status of a Job whose Pod exists."""
     return {"active": 1, "ready": 0, "terminating": 0, "startTime": now, "uncountedTerminatedPods": {}}

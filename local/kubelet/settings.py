@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,11 @@ def default_environment() -> dict[str, str]:
     return {**passed, "PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 
 
+def default_token(namespace: str, service_account: str) -> str:
+    """A token that says who it is, for an API server that is told how to read it."""
+    return f"sa:{namespace}:{service_account}"
+
+
 @dataclass(frozen=True)
 class KubeletSettings:
     """Settings of the stand-in.
@@ -35,6 +40,8 @@ class KubeletSettings:
         URL of the API server, for the Pods' kubeconfigs.
     ca_pem
         CA that clients trust; empty for plain HTTP.
+    token
+        Namespace and name of a ServiceAccount -> the token its Pods get.
     images
         References or digests that can be pulled; None: every one.
     commands
@@ -45,6 +52,7 @@ class KubeletSettings:
 
     server: str
     ca_pem: str = ""
+    token: Callable[[str, str], str] = default_token
     images: frozenset[str] | None = None
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=default_commands)
     environment: Mapping[str, str] = field(default_factory=default_environment)
