@@ -42,7 +42,8 @@ def serving(app: Any, port: int = 0) -> Iterator[int]:
         # The socket listens already: connections made before the loop runs wait in its queue.
         yield listener.getsockname()[1]
     finally:
-        server.should_exit = True
+        # At once: kept connections would hold it for their timeout, and nothing here is worth waiting for.
+        server.should_exit = server.force_exit = True
         thread.join(timeout=10)
         listener.close()
 

@@ -1,0 +1,387 @@
+"""What ECR and publishers' registries say that no registry at hand can be made to say."""
+
+import base64
+import io
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aicr_pipeline.adapters.ecr import EcrCredentials
+from aicr_pipeline.adapters.http import retry_after
+from aicr_pipeline.adapters.registry import Reference, Repository
+from aicr_pipeline.adapters.registry_auth import FixedCredentials, StaticCredentials
+from aicr_pipeline.adapters.registry_errors import (
+    DeniedError,
+    DigestMismatchError,
+    RepositoryMissingError,
+    TagImmutableError,
+    TokenExpiredError,
+    UnsupportedError,
+)
+from aicr_pipeline.decide.chart_package import digest_of
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.reasons import Reason
+
+from tests.functional.registry.conftest import Patient, patient
+from tests.functional.registry.fake import Fake, Reply, Seen
+
+EXPIRED = b'{"errors":[{"code":"DENIED","message":"Your authorization token has expired. Reauthenticate."}]}'
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def error(code: str, message: str = "said") -> bytes:
+    return json.dumps({"errors": [{"code": code, "message": message}]}).encode()
+
+
+def client(fake: Fake, *more: str, via: Patient | None = None, anonymous: bool = False) -> Repository:
+    via = via or patient(fake.host, *more)
+    credentials = None if anonymous else FixedCredentials("AWS", "secret-word")
+    return Repository(via.transport, Reference(fake.host, "aicr/a"), credentials)
+
+
+@pytest.mark.parametrize("verb", ["HEAD", "GET", "POST", "PUT"])
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_every_verb_is_tried_again_after_a_passing_refusal(fake: Fake, verb: str, status: int) -> None:
+    via = patient(fake.host)
+    repository = client(fake, via=via)
+    good = {"Docker-Content-Digest": digest_of(b"{}"), "Location": "/upload"}
+    fake.on(f"^{verb} ", Reply(status), Reply(status, headers={"Retry-After": "3"}), Reply(200, b"{}", good))
+    fake.on("^POST ", Reply(202, headers=good))
+    fake.on(".", Reply(201, b"", good))
+    if verb == "POST":
+        fake._rules[0][1][-1] = Reply(202, headers=good)
+    call = {
+        "HEAD": lambda: repository.head_manifest("1"),
+        "GET": lambda: repository.get_manifest("1"),
+        "POST": lambda: repository.push_blob(digest_of(b"x"), 1, io.BytesIO(b"x")),
+        "PUT": lambda: repository.push_manifest(b"{}", MANIFEST, "1"),
+    }[verb]
+    call()
+    assert repository.counters.retries == 2
+    assert [line.split()[0] for line in fake.lines()][:3] == [verb] * 3
+    assert via.slept == [0.6, 1.2 + 3]
+    assert all(one.body == fake.seen[0].body for one in fake.seen[:3])
+
+
+def test_patience_ends(fake: Fake) -> None:
+    via = patient(fake.host, attempts=3)
+    fake.on(".", Reply(429))
+    with pytest.raises(TransientError, match=r"throttling us \(429\), 3 times") as caught:
+        client(fake, via=via).head_manifest("1")
+    assert type(caught.value).__name__ == "TransientError"  # what the state machines' Retry matches
+    assert len(fake.seen) == 3
+
+
+def test_a_wait_beyond_the_budget_is_left_to_the_state_machine(fake: Fake) -> None:
+    via = patient(fake.host)
+    fake.on(".", Reply(429, headers={"Retry-After": "600"}))
+    with pytest.raises(TransientError):
+        client(fake, via=via).head_manifest("1")
+    assert via.slept == []
+
+
+def test_a_host_that_is_not_there_is_unreachable() -> None:
+    via = patient("127.0.0.1:1", attempts=2)
+    with pytest.raises(TransientError, match="cannot be reached") as caught:
+        Repository(via.transport, Reference("127.0.0.1:1", "a")).head_manifest("1")
+    assert caught.value.reason == Reason.RegistryUnreachable
+
+
+def test_a_blob_that_is_cut_off_is_read_again_from_its_start(fake: Fake) -> None:
+    content = b"z" * 400_000
+    fake.on(".", Reply(200, content, cut=300_000), Reply(200, content))
+    sink = io.BytesIO()
+    client(fake).get_blob(digest_of(content), len(content), sink)
+    assert sink.getvalue() == content
+
+
+def test_wrong_bytes_are_never_left_behind(fake: Fake) -> None:
+    fake.on(".", Reply(200, b"wrong bytes"))
+    sink = io.BytesIO()
+    with pytest.raises(DigestMismatchError):
+        client(fake).get_blob(digest_of(b"right bytes"), 11, sink)
+    assert sink.getvalue() == b""
+
+
+def test_a_manifest_that_is_not_its_digest_is_refused(fake: Fake) -> None:
+    fake.on(".", Reply(200, b"{}", {"Docker-Content-Digest": digest_of(b"{ }")}))
+    with pytest.raises(DigestMismatchError):
+        client(fake).get_manifest("1")
+    with pytest.raises(DigestMismatchError):
+        client(fake).get_manifest(digest_of(b"other"))
+
+
+def test_a_manifest_without_a_type_has_the_one_inside_or_the_standard_one(fake: Fake) -> None:
+    fake.on(
+        ".", Reply(200, b'{"mediaType":"a/b"}', {"Content-Type": ""}), Reply(200, b"{}", {"Content-Type": ""})
+    )
+    types = [
+        found.media_type
+        for found in (client(fake).get_manifest("1"), client(fake).get_manifest("1"))
+        if found
+    ]
+    assert types == ["a/b", MANIFEST]
+
+
+def test_what_the_registry_stored_is_read_back(fake: Fake) -> None:
+    fake.on("^PUT", Reply(201, headers={"Docker-Content-Digest": digest_of(b"other")}), Reply(201))
+    fake.on("^HEAD", Reply(200, headers={"Docker-Content-Digest": digest_of(b"other")}))
+    for _ in range(2):  # said in the answer; or only when asked
+        with pytest.raises(DigestMismatchError):
+            client(fake).push_manifest(b"{}", MANIFEST, "1")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "reason"),
+    [
+        (403, EXPIRED, TokenExpiredError, Reason.RegistryCredentialsStale),
+        (401, EXPIRED, TokenExpiredError, Reason.RegistryCredentialsStale),
+        (403, error("DENIED"), DeniedError, Reason.Unauthorized),
+        (401, b"<html>", DeniedError, Reason.Unauthorized),
+        (404, error("NAME_UNKNOWN"), RepositoryMissingError, Reason.ChartSourceUnsupported),
+        (405, error("UNSUPPORTED"), UnsupportedError, Reason.ChartSourceUnsupported),
+        (400, b"", PipelineError, Reason.ChartSourceUnsupported),
+    ],
+)
+def test_a_refused_look_up_says_why(
+    fake: Fake, status: int, body: bytes, kind: type[PipelineError], reason: Reason
+) -> None:
+    fake.on(".", Reply(status, body))
+    with pytest.raises(kind) as caught:
+        client(fake).get_manifest("1")
+    assert caught.value.reason == reason
+    assert "secret-word" not in str(caught.value)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "reason"),
+    [
+        (404, error("NAME_UNKNOWN"), RepositoryMissingError, Reason.InvalidConfiguration),
+        (404, b"", RepositoryMissingError, Reason.InvalidConfiguration),
+        (400, error("TAG_INVALID", "cannot be overwritten because the repository is immutable"),
+         TagImmutableError, Reason.Conflict),
+        (409, error("ImageTagAlreadyExistsException"), TagImmutableError, Reason.Conflict),
+        (400, error("MANIFEST_INVALID"), UnsupportedError, Reason.ChartSourceUnsupported),
+        (400, error("DIGEST_INVALID"), DigestMismatchError, Reason.ChartInvalid),
+        (400, error("TOOMANYREQUESTS"), TransientError, Reason.RegistryUnreachable),
+    ],
+)  # fmt: skip
+def test_a_refused_push_says_why(
+    fake: Fake, status: int, body: bytes, kind: type[PipelineError], reason: Reason
+) -> None:
+    fake.on(".", Reply(status, body))
+    with pytest.raises(kind) as caught:
+        client(fake).push_manifest(b"{}", MANIFEST, "1")
+    assert (type(caught.value), caught.value.reason) == (kind, reason)
+
+
+def test_an_upload_whose_session_is_lost_starts_over(fake: Fake) -> None:
+    fake.on("^POST", Reply(202, headers={"Location": "/v2/aicr/a/blobs/uploads/1?_state=x"}))
+    fake.on("^HEAD", Reply(404))
+    fake.on("^PUT", Reply(404, error("BLOB_UPLOAD_UNKNOWN")), Reply(201))
+    client(fake).push_blob(digest_of(b"x"), 1, b"x")
+    assert [line.split()[0] for line in fake.lines()] == ["POST", "PUT", "HEAD", "POST", "PUT"]
+    assert fake.seen[1].path == f"/v2/aicr/a/blobs/uploads/1?_state=x&digest={digest_of(b'x')}"
+
+
+# Redirects
+
+
+def test_a_password_does_not_follow_a_redirect_to_another_host(fake: Fake, other: Fake) -> None:
+    fake.on(".", Reply(307, headers={"Location": f"http://{other.host}/storage?signature=s"}))
+    other.on("^GET /storage", Reply(307, headers={"Location": "/again"}))
+    other.on("^GET /again", Reply(307, headers={"Location": f"http://{fake.host}/v2/back"}))
+    fake._rules.insert(0, (__import__("re").compile("/v2/back"), [Reply(200, b"content")]))
+    client(fake, other.host).get_blob(digest_of(b"content"), 7, io.BytesIO())
+    assert "Authorization" in fake.seen[0].headers
+    assert ["Authorization" in one.headers for one in [*other.seen, fake.seen[1]]] == [False] * 3
+
+
+def test_an_upload_elsewhere_does_not_get_the_password_even_when_it_asks(fake: Fake, other: Fake) -> None:
+    fake.on("^POST", Reply(202, headers={"Location": f"http://{other.host}/upload"}))
+    other.on(".", Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'}))
+    with pytest.raises(DeniedError):
+        client(fake, other.host).push_blob(digest_of(b"x"), 1, b"x")
+    assert ["Authorization" in one.headers for one in other.seen] == [False]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://example.invalid/x",
+        "ftp://example.invalid/x",
+        "https://user@example.invalid/x",
+        "file:///etc/x",
+    ],
+)
+def test_only_https_and_named_hosts_are_followed(fake: Fake, target: str) -> None:
+    fake.on(".", Reply(302, headers={"Location": target}))
+    with pytest.raises(PipelineError, match="not an https address") as caught:
+        client(fake).head_manifest("1")
+    assert not isinstance(caught.value, TransientError)
+
+
+def test_plain_http_is_for_named_hosts_only(fake: Fake) -> None:
+    via = patient()
+    with pytest.raises(PipelineError, match="not an https address"):
+        via.transport.send("GET", f"http://{fake.host}/", doing="Reading", counters=client(fake).counters)
+    assert fake.seen == []
+
+
+def test_redirects_end(fake: Fake) -> None:
+    fake.on(".", Reply(302, headers={"Location": "/v2/round"}))
+    with pytest.raises(PipelineError, match="more than 5 redirects"):
+        client(fake).head_manifest("1")
+    assert len(fake.seen) == 6
+
+
+# Tokens
+
+
+def tokens(fake: Fake, realm_host: str, seen_scopes: list[str], lifetime: int = 300) -> None:
+    """A registry that gives a token for one repository, as publishers' registries do."""
+
+    def manifest(seen: Seen) -> Reply:
+        repository = seen.path.split("/v2/")[1].split("/manifests")[0]
+        if seen.headers.get("Authorization") == f"Bearer for-{repository}":
+            return Reply(200, b"{}", {"Docker-Content-Digest": digest_of(b"{}")})
+        scope = f"repository:{repository}:pull"
+        challenge = f'Bearer realm="http://{realm_host}/token",service="registry.example",scope="{scope}"'
+        return Reply(401, error("UNAUTHORIZED"), {"WWW-Authenticate": challenge})
+
+    def token(seen: Seen) -> Reply:
+        scope = seen.path.partition("scope=")[2].replace("%3A", ":").replace("%2F", "/")
+        seen_scopes.append(scope)
+        body = {"token": f"for-{scope.split(':')[1]}", "expires_in": lifetime}
+        return Reply(200, json.dumps(body).encode())
+
+    fake.on("/v2/", manifest)
+    fake.on("/token", token)
+
+
+def test_each_repository_gets_its_own_token_and_keeps_it(fake: Fake) -> None:
+    scopes: list[str] = []
+    tokens(fake, fake.host, scopes)
+    via = patient(fake.host)
+    for repository in ("one/a", "two/b"):
+        found = Repository(via.transport, Reference(fake.host, repository))
+        assert found.get_manifest("1") is not None
+        assert found.get_manifest("1") is not None
+        assert found.counters.requests == 4  # challenged, token, read; read
+    assert scopes == ["repository:one/a:pull", "repository:two/b:pull"]
+
+
+def test_a_token_service_that_refuses_is_a_denial(fake: Fake) -> None:
+    fake.on("/token", Reply(403))
+    fake.on(".", Reply(401, headers={"WWW-Authenticate": f'Bearer realm="http://{fake.host}/token"'}))
+    with pytest.raises(DeniedError):
+        client(fake, anonymous=True).get_manifest("1")
+    assert fake.lines() == ["GET /v2/aicr/a/manifests/1", "GET /token"]
+
+
+def test_a_token_service_must_be_https_too(fake: Fake) -> None:
+    fake.on(".", Reply(401, headers={"WWW-Authenticate": 'Bearer realm="http://example.invalid/token"'}))
+    with pytest.raises(PipelineError, match="not an https address"):
+        client(fake).get_manifest("1")
+
+
+class Ecr:
+    """GetAuthorizationToken with passwords p1, p2, …"""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.asked = 0
+
+    def get_authorization_token(self) -> dict[str, Any]:
+        self.asked += 1
+        return {
+            "authorizationData": [
+                {
+                    "authorizationToken": base64.b64encode(f"AWS:p{self.asked}".encode()).decode(),
+                    "expiresAt": self.now + timedelta(hours=12),
+                    "proxyEndpoint": "https://123456789012.dkr.ecr.eu-central-1.amazonaws.eu",
+                }
+            ]
+        }
+
+
+def test_an_expired_ecr_token_is_renewed_once(fake: Fake) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    ecr = Ecr(now)
+    credentials = EcrCredentials(ecr, lambda: now)
+    second = "Basic " + base64.b64encode(b"AWS:p2").decode()
+
+    def manifest(seen: Seen) -> Reply:
+        return Reply(200, b"{}") if seen.headers["Authorization"] == second else Reply(403, EXPIRED)
+
+    fake.on(".", manifest)
+    repository = Repository(patient(fake.host).transport, Reference(fake.host, "a"), credentials)
+    assert repository.get_manifest("1") is not None
+    assert (ecr.asked, len(fake.seen)) == (2, 2)
+    assert credentials.token().host == "123456789012.dkr.ecr.eu-central-1.amazonaws.eu"
+
+
+def test_a_token_that_stays_expired_is_not_asked_for_again_and_again(fake: Fake) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    ecr = Ecr(now)
+    fake.on(".", Reply(403, EXPIRED))
+    repository = Repository(
+        patient(fake.host).transport, Reference(fake.host, "a"), EcrCredentials(ecr, lambda: now)
+    )
+    started = time.monotonic()
+    with pytest.raises(TokenExpiredError):
+        repository.get_manifest("1")
+    assert (ecr.asked, len(fake.seen)) == (2, 2)
+    assert time.monotonic() - started < 5
+
+
+def test_an_ecr_token_is_renewed_before_it_ends() -> None:
+    now = [datetime(2030, 1, 1, tzinfo=UTC)]
+    ecr = Ecr(now[0])
+    credentials = EcrCredentials(ecr, lambda: now[0])
+    assert credentials.get() == credentials.get() == ("AWS", "p1")
+    now[0] += timedelta(hours=11, minutes=49)
+    assert credentials.get() == ("AWS", "p1")
+    now[0] += timedelta(minutes=2)
+    ecr.now = now[0]
+    assert credentials.get() == ("AWS", "p2")
+    assert "p2" not in repr(credentials.token())
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", '{"username":"u"}', "secret-word"])
+def test_a_secret_of_another_form_is_named_but_not_shown(text: str) -> None:
+    class Secrets:
+        def get_secret_value(self, SecretId: str) -> dict[str, str]:
+            return {"SecretString": text}
+
+    with pytest.raises(PipelineError, match="registry-login") as caught:
+        StaticCredentials(Secrets(), "registry-login").get()
+    assert caught.value.reason == Reason.RegistryCredentialsUnavailable
+    assert "secret-word" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_static_credentials_are_read_once_and_again_after_a_refusal() -> None:
+    class Secrets:
+        asked = 0
+
+        def get_secret_value(self, SecretId: str) -> dict[str, str]:
+            self.asked += 1
+            return {"SecretString": json.dumps({"username": "u", "password": f"p{self.asked}"})}
+
+    credentials = StaticCredentials(Secrets(), "registry-login")
+    assert credentials.get() == credentials.get() == ("u", "p1")
+    credentials.renew()
+    assert credentials.get() == ("u", "p2")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [(None, None), ("", None), ("7", 7.0), ("soon", None), ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0),
+     ("Thu, 01 Jan 1970 00:00:01 GMT", 0.0)],
+)  # fmt: skip
+def test_retry_after_is_a_number_or_a_date(value: str | None, seconds: float | None) -> None:
+    assert retry_after(value, now=lambda: 10.0) == seconds

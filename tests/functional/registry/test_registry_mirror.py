@@ -1,0 +1,526 @@
+"""Mirroring: what goes over, what a second run costs, and what is refused."""
+
+import gzip
+import io
+import json
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+from aicr_pipeline.adapters.chart_sources import plain_hosts
+from aicr_pipeline.adapters.http import Counters
+from aicr_pipeline.adapters.mirror import Destination, MirrorResult, mirror_chart, mirror_wrapper
+from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.decide.chart_package import (
+    CONFIG_TYPE,
+    CONTENT_TYPE,
+    PROVENANCE_TYPE,
+    digest_of,
+    helm_config,
+    pack,
+)
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.config import Registry as RegistryConfig
+from aicr_pipeline.model.plan import UpstreamSource
+from aicr_pipeline.model.reasons import Reason
+
+from local.helm import helm_binary
+from local.registry import LocalRegistry, TokenIssuer
+from local.upstream import UpstreamCharts
+from local.upstream.standins import standin_chart
+from tests.functional.registry.conftest import Registry, patient
+from tests.functional.registry.fake import Fake, Reply
+from tests.functional.registry.test_registry_answers import tokens
+
+REPO = "https://charts.example.com/stable"
+
+
+def chart_name() -> str:
+    return f"chart-{uuid.uuid4().hex[:8]}"
+
+
+def indexed(chart: str, version: str = "1.2.3") -> UpstreamSource:
+    return UpstreamSource(chart=chart, repo=REPO, version=version)
+
+
+def in_registry(chart: str, version: str = "1.2.3") -> UpstreamSource:
+    return UpstreamSource(chart=f"oci://ghcr.example/org/{chart}", repo="", version=version)
+
+
+def upstream(*sources: UpstreamSource, charts_dir: Path | None = None) -> UpstreamCharts:
+    return UpstreamCharts([(one.repo, one.chart, one.version) for one in sources], charts_dir)
+
+
+def destination(registry: Registry, up: UpstreamCharts) -> Destination:
+    config = RegistryConfig.model_validate(
+        {"repository": f"oci://{registry.host}/aicr/demo", "plainHttp": True, "upstreams": up.upstreams}
+    )
+    transport = patient(*plain_hosts(config)).transport
+    return Destination(config.host, config.prefix, transport, registry.credentials, config.upstreams)
+
+
+def pushed(registry: Registry, result: MirrorResult) -> tuple[dict[str, object], bytes]:
+    """The manifest and the archive that are in the registry now."""
+    repository = registry.repository(result.repository)
+    manifest = repository.get_manifest(result.tag)
+    assert manifest is not None
+    assert manifest.digest == result.manifest_digest
+    document = json.loads(manifest.content)
+    layer = next(part for part in document["layers"] if part["mediaType"] == CONTENT_TYPE)
+    sink = io.BytesIO()
+    repository.get_blob(layer["digest"], layer["size"], sink)
+    assert layer["digest"] == result.content_digest
+    return document, sink.getvalue()
+
+
+@pytest.mark.parametrize(("make", "requests"), [(indexed, 8), (in_registry, 9)])
+@pytest.mark.parametrize("version", ["1.2.3", "v1.2.3", "1.2.3+build.4"])
+def test_a_chart_goes_over_once(
+    registry: Registry, make: type[UpstreamSource], requests: int, version: str
+) -> None:
+    chart = chart_name()
+    source = make(chart, version)  # type: ignore[call-arg]
+    with upstream(source) as up:
+        first = mirror_chart(source, destination(registry, up))
+        assert (first.pushed, first.requests) == (True, requests)
+        assert first.repository == f"aicr/demo/charts/{chart}"
+        assert (first.tag, first.chart_version) == (version.replace("+", "_"), version)
+        assert pushed(registry, first)[1] == standin_chart(chart, version)
+        again = mirror_chart(source, destination(registry, up))
+        assert (again.pushed, again.requests) == (False, 2)
+        keep = ("repository", "tag", "manifest_digest", "content_digest", "chart_name", "chart_version")
+        assert [getattr(first, key) for key in keep] == [getattr(again, key) for key in keep]
+
+
+def test_helm_pulls_what_was_mirrored(registry: Registry, tmp_path: Path) -> None:
+    source = indexed(chart_name(), "v2.0.0+x")
+    with upstream(source) as up:
+        result = mirror_chart(source, destination(registry, up))
+        helm_env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        access = ["--plain-http", "--username", registry.user, "--password", registry.password]
+        address = f"oci://{registry.host}/{result.repository}@{result.manifest_digest}"
+        done = subprocess.run(
+            [helm_binary(), "pull", address, *access, "-d", tmp_path],
+            capture_output=True, text=True, timeout=60, env=helm_env,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (archive,) = tmp_path.glob("*.tgz")
+        assert archive.read_bytes() == standin_chart(source.chart, "v2.0.0+x")
+
+
+def test_what_helm_pushed_goes_over_exactly_with_its_provenance(registry: Registry, tmp_path: Path) -> None:
+    chart, issuer = chart_name(), TokenIssuer()
+    (tmp_path / "c.tgz").write_bytes(standin_chart(chart, "1.0.0"))
+    with LocalRegistry(issuer) as publisher:
+        user, password, _ = issuer.issue()
+        access = ["--plain-http", "--username", user, "--password", password]
+        done = subprocess.run(
+            [helm_binary(), "push", tmp_path / "c.tgz", f"oci://{publisher.host}/org", *access],
+            capture_output=True, text=True, timeout=60, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        theirs = Registry("publisher", publisher.host, user, password).repository(f"org/{chart}")
+        manifest = theirs.get_manifest("1.0.0")
+        assert manifest is not None
+        document = json.loads(manifest.content)
+        theirs.push_blob(digest_of(b"signed"), 6, b"signed")
+        document["layers"].append({"mediaType": PROVENANCE_TYPE, "digest": digest_of(b"signed"), "size": 6})
+        signed = json.dumps(document, indent=3).encode()
+        theirs.push_manifest(signed, manifest.media_type, "1.0.1")
+
+        from local.registry.app import RegistryApp
+        from local.registry.server import serving
+
+        with serving(RegistryApp(publisher.store, None).asgi()) as port:  # the same content, for everybody
+            open_host = f"127.0.0.1:{port}"
+            target = registry.destination(open_host, upstreams={"oci://ghcr.example": f"oci://{open_host}"})
+            result = mirror_chart(in_registry(chart, "1.0.0"), target)
+            assert (result.manifest_digest, result.requests) == (manifest.digest, 9)
+            assert "mediaType" not in json.loads(manifest.content)
+            with pytest.raises(PipelineError, match=r"Asked .* 1.0.1, but the archive holds .* 1.0.0"):
+                mirror_chart(in_registry(chart, "1.0.1"), target)
+            theirs.push_manifest(signed, manifest.media_type, "v1.0.0")
+            ours = registry.repository(f"aicr/demo/charts/{chart}")
+            # Under v1.0.0 is other content than under our 1.0.0: held, both named.
+            with pytest.raises(PipelineError) as caught:
+                mirror_chart(in_registry(chart, "v1.0.0"), target)
+            assert caught.value.reason == Reason.Conflict
+            assert manifest.digest in caught.value.message and digest_of(signed) in caught.value.message
+            assert ours.head_manifest("1.0.0") == manifest.digest
+
+
+def test_provenance_goes_where_the_chart_goes(registry: Registry) -> None:
+    chart = chart_name()
+    with upstream(in_registry(chart)) as up:
+        place = f"ghcr.example/org/{chart}"
+        held = up._store.manifest(place, "1.2.3")
+        assert held is not None
+        document = json.loads(held[0])
+        digest = up._store.put_blob(place, b"-----BEGIN PGP SIGNED MESSAGE-----")
+        document["layers"].append({"mediaType": PROVENANCE_TYPE, "digest": digest, "size": 34})
+        signed = json.dumps(document).encode()
+        up._store.put_manifest(place, "1.2.3", signed, held[1])
+        result = mirror_chart(in_registry(chart), destination(registry, up))
+        assert (result.manifest_digest, result.requests) == (digest_of(signed), 12)
+        assert registry.repository(result.repository).blob_exists(digest)
+
+
+def test_a_tag_that_holds_something_else_is_never_overwritten(registry: Registry) -> None:
+    for make in (indexed, in_registry):
+        source = make(chart_name())
+        name = source.chart.rpartition("/")[2]
+        with upstream(source) as up:
+            first = mirror_chart(source, destination(registry, up))
+        files = {"Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 1.2.3\n".encode()}
+        with upstream(source) as up:
+            if make is indexed:
+                up._files = {path: pack(name, files) for path in up._files}
+                (entry,) = up._indexes["charts.example.com/stable"][name]
+                entry["digest"] = digest_of(pack(name, files))
+            else:
+                up._archives = []
+                held = up._store.manifest(f"ghcr.example/org/{name}", "1.2.3")
+                assert held is not None
+                up._store.put_manifest(f"ghcr.example/org/{name}", "1.2.3", held[0] + b"\n", held[1])
+            with pytest.raises(PipelineError) as caught:
+                mirror_chart(source, destination(registry, up))
+        assert caught.value.reason == Reason.Conflict
+        theirs = digest_of(pack(name, files)) if make is indexed else digest_of(held[0] + b"\n")
+        mine = first.content_digest if make is indexed else first.manifest_digest
+        assert mine in caught.value.message and theirs in caught.value.message
+        assert registry.repository(first.repository).head_manifest("1.2.3") == first.manifest_digest
+
+
+def test_an_index_without_digests_costs_one_request_more(registry: Registry) -> None:
+    source = indexed(chart_name())
+    with upstream(source) as up:
+        del up._indexes["charts.example.com/stable"][source.chart][0]["digest"]
+        first = mirror_chart(source, destination(registry, up))
+        again = mirror_chart(source, destination(registry, up))
+        assert (first.requests, first.pushed, again.requests, again.pushed) == (8, True, 3, False)
+
+
+@pytest.mark.parametrize("make", [indexed, in_registry])
+@pytest.mark.parametrize(("asked", "theirs"), [("v1.2.3", "1.2.3"), ("1.2.3", "v1.2.3")])
+def test_a_leading_v_is_ignored_and_the_chart_keeps_its_own_version(
+    registry: Registry, make: type[UpstreamSource], asked: str, theirs: str
+) -> None:
+    chart = chart_name()
+    with upstream(make(chart, theirs)) as up:  # type: ignore[call-arg]
+        result = mirror_chart(make(chart, asked), destination(registry, up))  # type: ignore[call-arg]
+        assert (result.tag, result.chart_version) == (theirs, theirs)
+        assert result.requests <= 11
+
+
+def test_wrappers_are_the_same_bytes_and_one_request_when_there(registry: Registry) -> None:
+    release = f"gpu-operator-{uuid.uuid4().hex[:6]}"
+    files = {
+        "templates/b.yaml": b"a: 1\n",
+        "Chart.yaml": b"apiVersion: v2\nname: wrapper\nversion: 0.1.0\n",
+        "templates/a.yaml": b"a: 2\n",
+    }
+    target = registry.destination()
+    first = mirror_wrapper(release, files, target)
+    again = mirror_wrapper(release, dict(reversed(files.items())), target)
+    other = mirror_wrapper(release, files | {"templates/a.yaml": b"a: 3\n"}, target)
+    assert (first.requests, first.pushed, again.requests, again.pushed) == (6, True, 1, False)
+    assert first.tag == f"0.1.0-{first.content_digest[7:19]}"
+    assert first.repository == f"aicr/demo/wrappers/{release}"
+    assert first.manifest_digest == again.manifest_digest != other.manifest_digest
+    assert other.pushed and other.tag != first.tag
+    document, archive = pushed(registry, first)
+    assert archive == pack("wrapper", files)
+    assert document["config"] == {
+        "mediaType": CONFIG_TYPE,
+        "digest": digest_of(helm_config({"apiVersion": "v2", "name": "wrapper", "version": "0.1.0"})),
+        "size": 54,
+    }
+
+
+def test_somebody_faster_is_no_conflict() -> None:
+    issuer = TokenIssuer()
+    with LocalRegistry(issuer) as local:
+        registry = Registry("memory", local.host, *issuer.issue()[:2])
+        files = {"Chart.yaml": b"apiVersion: v2\nname: wrapper\nversion: 0.1.0\n"}
+        target = registry.destination()
+        mirror_wrapper("a", files, target)
+        store, answers = local.store, [None]
+        held = store.manifest
+        # The first look happens before the other writer's tag, the rest after.
+        store.manifest = lambda *at: answers.pop() if answers else held(*at)  # type: ignore[method-assign, func-returns-value]
+        late = mirror_wrapper("a", files, target)
+        assert not late.pushed
+
+
+# Sources that are not what they seem: a publisher whose every answer is the test's.
+
+
+class Publisher:
+    """A Helm repository on a fake host."""
+
+    def __init__(self, fake: Fake, registry: Registry) -> None:
+        self.fake = fake
+        self.registry = registry
+        self.prefix = f"aicr/{uuid.uuid4().hex[:8]}"
+
+    def mirror(self, chart: str = "app", version: str = "1.2.3", *plain: str) -> MirrorResult:
+        host = self.registry.host
+        transport = patient(host, self.fake.host, *plain).transport
+        upstreams = {"https://charts.example.com": f"http://{self.fake.host}"}
+        target = Destination(host, self.prefix, transport, self.registry.credentials, upstreams)
+        return mirror_chart(indexed(chart, version), target)
+
+    def index(self, *entries: dict[str, object], chart: str = "app") -> None:
+        text = yaml.safe_dump({"apiVersion": "v1", "entries": {chart: list(entries)}})
+        self.fake.on("^GET /stable/index.yaml", Reply(200, text.encode()))
+
+    def entry(self, **more: object) -> dict[str, object]:
+        archive = standin_chart("app", "1.2.3")
+        return {
+            "name": "app",
+            "version": "1.2.3",
+            "digest": digest_of(archive)[7:],
+            "urls": ["app.tgz"],
+            **more,
+        }
+
+
+@pytest.fixture
+def publisher(fake: Fake, memory_registry: Registry) -> Publisher:
+    return Publisher(fake, memory_registry)
+
+
+ARCHIVE = standin_chart("app", "1.2.3")
+
+
+@pytest.mark.parametrize("prefix", ["", "sha256:", "SHA256:"])
+def test_digests_come_with_and_without_their_algorithm(publisher: Publisher, prefix: str) -> None:
+    publisher.index(publisher.entry(digest=prefix.lower() + digest_of(ARCHIVE)[7:].upper()))
+    publisher.fake.on("^GET /stable/app.tgz", Reply(200, ARCHIVE))
+    assert publisher.mirror().content_digest == digest_of(ARCHIVE)
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("app.tgz", "/stable/app.tgz"),
+        ("sub/app.tgz", "/stable/sub/app.tgz"),
+        ("/app.tgz", "/app.tgz"),
+        ("https://charts.example.com/else/app.tgz", "/else/app.tgz"),
+    ],
+)
+def test_addresses_are_joined_and_rewritten(publisher: Publisher, written: str, asked: str) -> None:
+    publisher.index(publisher.entry(urls=[written]))
+    publisher.fake.on(f"^GET {asked}$", Reply(200, ARCHIVE))
+    assert publisher.mirror().pushed
+    assert [one.headers["Accept-Encoding"] for one in publisher.fake.seen] == ["identity"] * 2
+
+
+def test_relative_addresses_follow_the_index_to_where_it_moved(publisher: Publisher, other: Fake) -> None:
+    publisher.fake.on(
+        "^GET /stable/index.yaml", Reply(301, headers={"Location": f"http://{other.host}/new/index.yaml"})
+    )
+    other.on("index.yaml", Reply(200, yaml.safe_dump({"entries": {"app": [publisher.entry()]}}).encode()))
+    other.on("^GET /new/app.tgz", Reply(200, ARCHIVE))
+    assert publisher.mirror("app", "1.2.3", other.host).requests == 9
+
+
+def test_addresses_are_tried_in_order(publisher: Publisher) -> None:
+    publisher.index(publisher.entry(urls=["gone.tgz", "page.tgz", "oci://ghcr.example/app", "app.tgz"]))
+    publisher.fake.on("gone.tgz", Reply(410))
+    publisher.fake.on("page.tgz", Reply(200, b"<html>sign in</html>", {"Content-Type": "text/html"}))
+    publisher.fake.on("app.tgz", Reply(200, ARCHIVE))
+    assert publisher.mirror().pushed
+    assert publisher.fake.lines()[1:] == [
+        "GET /stable/gone.tgz",
+        "GET /stable/page.tgz",
+        "GET /stable/app.tgz",
+    ]
+
+
+def test_an_archive_that_is_not_the_one_listed_is_refused_not_passed_over(publisher: Publisher) -> None:
+    publisher.index(publisher.entry(urls=["bad.tgz", "app.tgz"]))
+    publisher.fake.on("bad.tgz", Reply(200, standin_chart("app", "6.6.6")))
+    with pytest.raises(PipelineError, match="the index lists") as caught:
+        publisher.mirror()
+    assert caught.value.reason == Reason.ChartInvalid
+    assert publisher.fake.lines()[-1] == "GET /stable/bad.tgz"
+
+
+def test_an_archive_of_another_chart_is_refused_naming_both(publisher: Publisher) -> None:
+    wrong = standin_chart("other", "1.2.3")
+    publisher.index(publisher.entry(digest=digest_of(wrong)))
+    publisher.fake.on("app.tgz", Reply(200, wrong))
+    with pytest.raises(PipelineError, match=r"for chart app 1.2.3, but the archive holds other 1.2.3"):
+        publisher.mirror()
+
+
+def test_a_version_listed_twice_with_two_digests_is_held(publisher: Publisher) -> None:
+    publisher.index(publisher.entry(), publisher.entry(digest="ab" * 32))
+    with pytest.raises(PipelineError, match="more than once") as caught:
+        publisher.mirror()
+    assert caught.value.reason == Reason.Conflict
+    assert "ab" * 32 in caught.value.message and digest_of(ARCHIVE)[7:] in caught.value.message
+
+
+def test_a_version_listed_twice_alike_is_one(publisher: Publisher) -> None:
+    publisher.index(publisher.entry(), publisher.entry())
+    publisher.fake.on("app.tgz", Reply(200, ARCHIVE))
+    assert publisher.mirror().pushed
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (200, b"<!DOCTYPE html><html>", Reason.ChartSourceUnsupported),
+        (200, b"", Reason.ChartSourceUnsupported),
+        (200, b"just: yaml\n", Reason.ChartSourceUnsupported),
+        (200, b"entries:\n  other:\n  - version: 1.2.3\n", Reason.ChartSourceUnsupported),
+        (200, b"entries:\n  app:\n  - version: 1.2.4\n    urls: [a]\n", Reason.ChartSourceUnsupported),
+        (200, b"entries:\n  app:\n  - version: 1.2.3\n", Reason.ChartSourceUnsupported),
+        (
+            200,
+            b"entries:\n  app:\n  - {version: 1.2.3, urls: [a], digest: zz}\n",
+            Reason.ChartSourceUnsupported,
+        ),
+        (200, b"entries:\n  app:\n  - version: 1.2.3\n    urls: [a\n", Reason.ChartSourceUnsupported),
+        (404, b"", Reason.ChartSourceUnsupported),
+        (403, b"", Reason.ChartSourceUnsupported),
+        (503, b"", Reason.RegistryUnreachable),
+    ],
+)
+def test_what_is_no_index_is_refused(publisher: Publisher, status: int, body: bytes, reason: Reason) -> None:
+    publisher.fake.on("index.yaml", Reply(status, body))
+    with pytest.raises(PipelineError) as caught:
+        publisher.mirror()
+    assert caught.value.reason == reason
+    assert isinstance(caught.value, TransientError) == (status == 503)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html></html>", b"", b"plain text", ARCHIVE[:-9], gzip.compress(b"no tar, but long" * 99)]
+)
+def test_what_is_no_archive_is_refused(publisher: Publisher, body: bytes) -> None:
+    publisher.index(publisher.entry(digest=None))
+    publisher.fake.on("app.tgz", Reply(200, body))
+    with pytest.raises(PipelineError) as caught:
+        publisher.mirror()
+    assert caught.value.reason in (Reason.ChartSourceUnsupported, Reason.ChartInvalid)
+    assert all(not line.startswith("PUT") for line in publisher.fake.lines())
+
+
+def test_an_index_that_is_compressed_all_the_same_is_read(publisher: Publisher) -> None:
+    text = yaml.safe_dump({"entries": {"app": [publisher.entry()]}}).encode()
+    publisher.fake.on("index.yaml", Reply(200, gzip.compress(text), {"Content-Encoding": "gzip"}))
+    publisher.fake.on(
+        "app.tgz", Reply(200, ARCHIVE, {"Content-Encoding": "gzip"})
+    )  # it names what the file is
+    assert publisher.mirror().content_digest == digest_of(ARCHIVE)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"{",
+        b"[]",
+        b'{"manifests":[]}',
+        b'{"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"D","size":2},"layers":[]}',
+        b'{"config":{"mediaType":"%b","digest":"D","size":2},"layers":[]}' % CONFIG_TYPE.encode(),
+        b'{"config":{"mediaType":"%b","digest":"sha256:../x","size":2},"layers":[]}' % CONFIG_TYPE.encode(),
+    ],
+)
+def test_what_is_no_chart_in_a_registry_is_refused(fake: Fake, document: bytes) -> None:
+    body = document.replace(b'"D"', b'"%b"' % digest_of(b"{}").encode())
+    fake.on("^GET", Reply(200, body, {"Content-Type": "application/vnd.oci.image.index.v1+json"}))
+    transport = patient(fake.host).transport
+    target = Destination(
+        fake.host, "aicr/demo", transport, None, {"oci://ghcr.example": f"oci://{fake.host}"}
+    )
+    with pytest.raises(PipelineError) as caught:
+        mirror_chart(in_registry("app"), target)
+    assert caught.value.reason == Reason.ChartSourceUnsupported
+
+
+def test_a_source_with_a_token_service_stays_within_eleven_requests(fake: Fake) -> None:
+    scopes: list[str] = []
+    chart, issuer = "app", TokenIssuer()
+    with upstream(in_registry(chart)) as up, LocalRegistry(issuer) as local:
+        store = up._store
+
+        def serve(seen: object) -> Reply:
+            path = seen.path  # type: ignore[attr-defined]
+            name, kind, reference = path.removeprefix("/v2/").rsplit("/", 2)
+            if seen.headers.get("Authorization") != f"Bearer for-{name}":  # type: ignore[attr-defined]
+                realm = f'Bearer realm="http://{fake.host}/token",scope="repository:{name}:pull"'
+                return Reply(401, headers={"WWW-Authenticate": realm})
+            if kind == "manifests":
+                found = store.manifest(f"ghcr.example/{name}", reference)
+                return Reply(200, found[0], {"Content-Type": found[1]}) if found else Reply(404)
+            return Reply(200, store.blob(f"ghcr.example/{name}", reference) or b"")
+
+        fake.on("^GET /v2/", serve)
+        tokens(fake, fake.host, scopes)
+        transport = patient(fake.host, local.host).transport
+        target = Destination(
+            local.host, "aicr/demo", transport, FixedCredentials(*issuer.issue()[:2]),
+            {"oci://ghcr.example": f"oci://{fake.host}"},
+        )  # fmt: skip
+        assert mirror_chart(in_registry(chart), target).requests == 11
+        assert mirror_chart(in_registry(chart), target).requests == 4
+
+
+@pytest.mark.parametrize("source", ["http://charts.example.com", "file:///charts", ""])
+def test_only_https_and_oci_sources_are_mirrored(source: str) -> None:
+    target = Destination("127.0.0.1:1", "aicr/demo", patient().transport, None)
+    with pytest.raises(PipelineError) as caught:
+        mirror_chart(UpstreamSource(chart="app", repo=source, version="1.0.0"), target)
+    assert caught.value.reason == Reason.ChartSourceUnsupported
+
+
+@pytest.mark.parametrize("name", ["App", "a/../b", "a b", "-a", ""])
+def test_a_name_no_registry_takes_is_refused(name: str) -> None:
+    target = Destination("127.0.0.1:1", "aicr/demo", patient().transport, None)
+    with pytest.raises(PipelineError) as caught:
+        target.repository("charts", name, Counters())
+    assert caught.value.reason == Reason.ChartSourceUnsupported
+
+
+# The publishers of one machine.
+
+
+def test_real_archives_take_the_place_of_stand_ins(tmp_path: Path) -> None:
+    real = pack("app", {"Chart.yaml": b"apiVersion: v2\nname: app\nversion: v1.2.3\n", "README.md": b"real"})
+    (tmp_path / "anything.tgz").write_bytes(real)
+    issuer = TokenIssuer()
+    with LocalRegistry(issuer) as local, upstream(indexed("app"), indexed("b"), charts_dir=tmp_path) as up:
+        registry = Registry("memory", local.host, *issuer.issue()[:2])
+        assert mirror_chart(indexed("app"), destination(registry, up)).content_digest == digest_of(real)
+        assert pushed(registry, mirror_chart(indexed("b"), destination(registry, up)))[1] == standin_chart(
+            "b", "1.2.3"
+        )
+
+
+def test_a_stand_in_renders_in_the_release_namespace_with_any_values(tmp_path: Path) -> None:
+    (tmp_path / "c.tgz").write_bytes(standin_chart("gpu-operator", "v26.3.3"))
+    (tmp_path / "values.yaml").write_text("driver: {version: 1}\nreplicaCount: {not: a number}\nimage: [1]\n")
+    done = subprocess.run(
+        [
+            helm_binary(), "template", "rel", tmp_path / "c.tgz", "-n", "gpu-operator",
+            "-f", tmp_path / "values.yaml",
+        ],
+        capture_output=True, text=True, timeout=60, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    objects = [found for found in yaml.safe_load_all(done.stdout) if found]
+    assert {found["kind"] for found in objects} == {"ServiceAccount", "ConfigMap", "Deployment"}
+    assert {found["metadata"]["namespace"] for found in objects} == {"gpu-operator"}
+    values = next(found for found in objects if found["kind"] == "ConfigMap")["data"]["values.json"]
+    assert json.loads(values)["driver"] == {"version": 1}
+
+
+def test_stand_ins_are_the_same_bytes_everywhere() -> None:
+    assert digest_of(standin_chart("gpu-operator", "v26.3.3")) == (
+        "sha256:410b2b4352247603ebd4e7c723e8113224db016b206f33ef71e6ad658c036d78"
+    )
