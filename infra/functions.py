@@ -80,7 +80,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "Signs what happened",
         120,
         _REGISTRY_MB,
-        environment=("LEDGER_BUCKET", "SIGNING_KEY_ARN", "ROLLOUT_MACHINE_ARN"),
+        environment=("LEDGER_BUCKET", "SIGNING_KEY_ARN"),
     ),
     _plain(
         "record_outcome", "Writes the outcome and tells people", "LEDGER_BUCKET", *_WAITS, "APPROVER_TOPICS"

@@ -180,16 +180,6 @@ class Grants:
             Right(("kms:GetPublicKey",), (self.arns.signing_key,)),
         )
 
-    def executions(self) -> tuple[Right, ...]:
-        """What the evidence says of its own execution."""
-        return (
-            Right(
-                ("states:DescribeExecution",),
-                (self.arns.rollout_executions,),
-                "Executions are named by what they are for; only this machine's may be described.",
-            ),
-        )
-
 
 _OWN = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
 _KEEP = ("GetItem", "PutItem")
@@ -250,7 +240,6 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         # AICR tags its evidence as it likes; the repository of an attempt holds that one tag.
         *g.tags("evidence"),
         *g.sign(),
-        *g.executions(),
     ),
     "record_outcome": lambda g: (
         *g.read("rollouts/*"),

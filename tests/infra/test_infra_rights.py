@@ -1,0 +1,191 @@
+"""Who may do what in AWS."""
+
+import re
+from fnmatch import fnmatchcase
+
+import pytest
+
+from infra.functions import FUNCTIONS, PUBLISHERS
+from infra.rights import _RIGHTS
+from tests.infra.templates import Stack, as_list, plain
+
+#: Every action that is granted on all resources, and why there is no other way.
+ON_EVERYTHING = {
+    "ecr:GetAuthorizationToken": "has no resource",
+    "xray:PutTraceSegments": "has no resource",
+    "xray:PutTelemetryRecords": "has no resource",
+    "xray:GetSamplingRules": "has no resource",
+    "xray:GetSamplingTargets": "has no resource",
+    "logs:CreateLogDelivery": "has no resource; state machines",
+    "logs:GetLogDelivery": "has no resource; state machines",
+    "logs:UpdateLogDelivery": "has no resource; state machines",
+    "logs:DeleteLogDelivery": "has no resource; state machines",
+    "logs:ListLogDeliveries": "has no resource; state machines",
+    "logs:PutResourcePolicy": "has no resource; state machines",
+    "logs:DescribeResourcePolicies": "has no resource; state machines",
+    "logs:DescribeLogGroups": "has no resource; state machines",
+    "ec2:CreateNetworkInterface": "Lambda in a VPC; the interfaces are not known in advance",
+    "ec2:DescribeNetworkInterfaces": "Lambda in a VPC",
+    "ec2:DeleteNetworkInterface": "Lambda in a VPC",
+    "ec2:AssignPrivateIpAddresses": "Lambda in a VPC",
+    "ec2:UnassignPrivateIpAddresses": "Lambda in a VPC",
+}
+
+
+def granted(stack: Stack, action: str) -> set[str]:
+    """Who is allowed ``action`` on anything."""
+    return {
+        who
+        for who, statement in stack.statements()
+        if statement["Effect"] == "Allow"
+        and any(fnmatchcase(action, pattern) for pattern in as_list(statement["Action"]))
+    }
+
+
+def resources(stack: Stack, who: str, action: str) -> set[str]:
+    """Where ``who`` is allowed ``action``."""
+    return {
+        plain(resource)
+        for found, statement in stack.statements()
+        if found == who and action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }
+
+
+def test_every_function_has_an_entry() -> None:
+    assert set(_RIGHTS) == {function.name for function in FUNCTIONS}
+
+
+def test_each_function_has_a_role_of_its_own(stack: Stack) -> None:
+    roles = [properties["Role"]["Fn::GetAtt"][0] for properties in stack.functions().values()]
+    assert len(set(roles)) == len(roles) == len(FUNCTIONS)
+
+
+def test_no_managed_policies_and_no_wildcard_actions(stack: Stack) -> None:
+    for role in stack.of_type("AWS::IAM::Role").values():
+        assert "ManagedPolicyArns" not in role["Properties"]
+        assert "Policies" not in role["Properties"]
+    for who, statement in stack.statements():
+        assert not [action for action in as_list(statement["Action"]) if "*" in action], who
+
+
+def test_everything_that_is_granted_everywhere_is_listed_with_its_reason(stack: Stack) -> None:
+    for who, statement in stack.statements():
+        if "*" in [plain(resource) for resource in as_list(statement["Resource"])]:
+            assert set(as_list(statement["Action"])) <= set(ON_EVERYTHING), who
+
+
+def test_only_the_sweeper_answers_task_tokens(stack: Stack) -> None:
+    for action in ("SendTaskSuccess", "SendTaskFailure", "SendTaskHeartbeat"):
+        assert granted(stack, f"states:{action}") == {"sweep_waiters"}
+    for resource in resources(stack, "sweep_waiters", "states:SendTaskSuccess"):
+        assert re.search(r":stateMachine:aicr-pipeline-[-a-z0-9]+-(resolve|rollout)(:\*)?$", resource)
+
+
+def test_pages_have_no_states_rights(stack: Stack) -> None:
+    for who, statement in stack.statements():
+        if who == "serve_approvals":
+            assert not [action for action in as_list(statement["Action"]) if action.startswith("states:")]
+
+
+def test_starts_go_through_the_alias_only(stack: Stack) -> None:
+    assert granted(stack, "states:StartExecution") == {"start_resolve", "start_rollout"}
+    for who in ("start_resolve", "start_rollout"):
+        (resource,) = resources(stack, who, "states:StartExecution")
+        assert resource.endswith(f"-{who.removeprefix('start_')}:live")
+
+
+def test_only_bind_evidence_signs_and_only_digests(stack: Stack) -> None:
+    assert granted(stack, "kms:Sign") == {"bind_evidence"}
+    (statement,) = [found for _, found in stack.statements() if "kms:Sign" in as_list(found["Action"])]
+    assert statement["Condition"] == {"StringEquals": {"kms:MessageType": "DIGEST"}}
+
+
+def test_only_publishers_write_to_people(stack: Stack) -> None:
+    assert granted(stack, "sns:Publish") == set(PUBLISHERS)
+
+
+def test_nobody_deletes_from_buckets_or_the_registry(stack: Stack) -> None:
+    for who, statement in stack.statements():
+        for action in as_list(statement["Action"]):
+            service, name = action.split(":")
+            if service in ("s3", "ecr"):
+                assert not re.match(r"(Batch)?Delete|PutLifecycle|PutBucket|Bypass", name), who
+
+
+def test_only_pages_decide(stack: Stack) -> None:
+    writers = {
+        who
+        for who, statement in stack.statements()
+        if "s3:PutObject" in as_list(statement["Action"])
+        and any("decision" in plain(resource) for resource in as_list(statement["Resource"]))
+    }
+    assert writers == {"serve_approvals"}
+    everywhere = {
+        who
+        for who, statement in stack.statements()
+        if "s3:PutObject" in as_list(statement["Action"])
+        and any(
+            fnmatchcase("rollouts/a/decision.json", plain(resource).partition("/")[2])
+            for resource in as_list(statement["Resource"])
+        )
+    }
+    assert everywhere == {"serve_approvals"}
+
+
+@pytest.mark.parametrize(
+    ("who", "folders"),
+    [
+        ("refresh_credentials", {"charts", "wrappers"}),
+        ("mirror_chart", {"charts", "wrappers"}),
+        ("render_bundle", {"bundles"}),
+        ("validate_deployment", {"evidence"}),
+        ("bind_evidence", {"evidence"}),
+        ("read_bundle", {"bundles"}),
+    ],
+)
+def test_tokens_reach_their_folders_only(demo: Stack, who: str, folders: set[str]) -> None:
+    prefix = "arn:aws:ecr:us-west-2:111122223333:repository/aicr/demo/"
+    assert resources(demo, who, "ecr:BatchGetImage") == {f"{prefix}{folder}/*" for folder in folders}
+
+
+def test_argocds_token_and_the_reader_cannot_push(demo: Stack) -> None:
+    pushing = {"mirror_chart", "render_bundle", "validate_deployment", "bind_evidence"}
+    for action in ("PutImage", "CreateRepository", "InitiateLayerUpload", "CompleteLayerUpload"):
+        assert granted(demo, f"ecr:{action}") == pushing
+
+
+def test_a_static_registry_needs_no_ecr_right_but_its_secret(private: Stack) -> None:
+    assert not [
+        action
+        for _, statement in private.statements()
+        for action in as_list(statement["Action"])
+        if action.startswith("ecr:")
+    ]
+    assert not private.of_type("AWS::ECR::RepositoryCreationTemplate")
+    secret = "arn:aws-us-gov:secretsmanager:us-gov-west-1:222233334444:secret:registry-AbCdEf"
+    assert secret in resources(private, "mirror_chart", "secretsmanager:GetSecretValue")
+    assert secret not in resources(private, "serve_approvals", "secretsmanager:GetSecretValue")
+
+
+def test_items_are_bound_to_partitions_of_the_table(stack: Stack) -> None:
+    for who, statement in stack.statements():
+        if any(action.startswith("dynamodb:") for action in as_list(statement["Action"])):
+            keys = statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+            assert set(as_list(keys)) <= {"WAITERS", "LEASE", "LOCK", "FACT"}, who
+            # Without leading keys in the request the condition would hold: a scan must not be granted.
+            assert not {"dynamodb:Scan", "dynamodb:BatchGetItem"} & set(as_list(statement["Action"]))
+
+
+def test_events_are_our_own(stack: Stack) -> None:
+    for _, statement in stack.statements():
+        if "events:PutEvents" in as_list(statement["Action"]):
+            assert statement["Condition"] == {"StringEquals": {"events:source": "aicr.pipeline"}}
+
+
+def test_only_functions_that_face_the_cluster_describe_it(stack: Stack) -> None:
+    facing = {function.name for function in FUNCTIONS if function.faces_kubernetes}
+    assert granted(stack, "eks:DescribeCluster") == facing
+    for who in facing:
+        (arn,) = resources(stack, who, "eks:DescribeCluster")
+        assert arn.endswith(("cluster/demo", "cluster/Private_1"))

@@ -1,0 +1,379 @@
+"""Stores, keys, topics, rules, schedules, the API and alarms, as the template holds them."""
+
+import json
+from typing import Any
+
+from infra.functions import FUNCTIONS
+from infra.sources import FUNCTIONS_FOLDER
+from tests.infra.templates import Stack, as_list, plain
+
+
+def bucket(stack: Stack, part: str) -> tuple[str, dict[str, Any]]:
+    """Logical id and resource of a bucket."""
+    ((name, found),) = [
+        (name, found) for name, found in stack.of_type("AWS::S3::Bucket").items() if part in name
+    ]
+    return name, found
+
+
+def bucket_policy(stack: Stack, part: str) -> dict[str, dict[str, Any]]:
+    """Statements of a bucket's policy, by their Sid."""
+    name, _ = bucket(stack, part)
+    (policy,) = [
+        found["Properties"]["PolicyDocument"]["Statement"]
+        for found in stack.of_type("AWS::S3::BucketPolicy").values()
+        if found["Properties"]["Bucket"]["Ref"] == name
+    ]
+    return {statement.get("Sid", f"#{at}"): statement for at, statement in enumerate(policy)}
+
+
+# Stores
+
+
+def test_buckets_are_private_encrypted_tls_only_and_kept(stack: Stack) -> None:
+    for part in ("Inbox", "Ledger", "AccessLogs"):
+        _, found = bucket(stack, part)
+        assert found["DeletionPolicy"] == "Retain"
+        assert set(found["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+        assert found["Properties"]["BucketEncryption"]
+        assert any(
+            statement["Effect"] == "Deny"
+            and statement.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}
+            for statement in bucket_policy(stack, part).values()
+        )
+
+
+def test_inbox_and_ledger_are_versioned_logged_and_raise_events(stack: Stack) -> None:
+    for part in ("Inbox", "Ledger"):
+        properties = bucket(stack, part)[1]["Properties"]
+        assert properties["VersioningConfiguration"] == {"Status": "Enabled"}
+        assert properties["LoggingConfiguration"]
+        assert properties["NotificationConfiguration"] == {
+            "EventBridgeConfiguration": {"EventBridgeEnabled": True}
+        }
+
+
+def test_the_ledger_is_locked_as_configured(demo: Stack, private: Stack) -> None:
+    for stack, mode, days in ((demo, "GOVERNANCE", 365), (private, "COMPLIANCE", 3650)):
+        properties = bucket(stack, "Ledger")[1]["Properties"]
+        assert properties["ObjectLockEnabled"] is True
+        rule = properties["ObjectLockConfiguration"]["Rule"]["DefaultRetention"]
+        assert rule == {"Mode": mode, "Days": days}
+
+
+def test_the_ledger_is_written_once_by_everybody(stack: Stack) -> None:
+    policy = bucket_policy(stack, "Ledger")
+    only_new = policy["OnlyNewObjects"]
+    assert (only_new["Effect"], only_new["Action"]) == ("Deny", "s3:PutObject")
+    assert only_new["Principal"] == {"AWS": "*"}
+    assert only_new["Condition"] == {
+        "Null": {"s3:if-none-match": "true"},
+        "Bool": {"s3:ObjectCreationOperation": "true"},
+    }
+    removed = policy["NothingIsRemoved"]
+    assert removed["Principal"] == {"AWS": "*"}
+    assert "Condition" not in removed
+    assert set(removed["Action"]) == {
+        "s3:DeleteObject",
+        "s3:DeleteObjectVersion",
+        "s3:BypassGovernanceRetention",
+        "s3:ReplicateObject",
+    }
+    assert policy["NothingExpires"]["Action"] == "s3:PutLifecycleConfiguration"
+    for sid in ("OnlyNewObjects", "NothingIsRemoved", "NothingExpires"):
+        assert policy[sid]["Effect"] == "Deny"
+
+
+def test_the_table_is_billed_by_request_and_recoverable(stack: Stack) -> None:
+    table = stack.one("AWS::DynamoDB::Table")
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
+    assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+
+
+def test_the_registry_template_is_for_the_prefix(demo: Stack) -> None:
+    template = demo.one("AWS::ECR::RepositoryCreationTemplate")
+    assert template["Prefix"] == "aicr/demo"
+    assert template["AppliedFor"] == ["CREATE_ON_PUSH"]
+    assert template["ImageTagMutability"] == "IMMUTABLE"
+    assert template["EncryptionConfiguration"] == {"EncryptionType": "AES256"}
+
+
+# Keys and topics
+
+
+def test_the_signing_key_signs_only_for_bind_evidence_and_is_kept(stack: Stack) -> None:
+    (key,) = [
+        found
+        for found in stack.of_type("AWS::KMS::Key").values()
+        if found["Properties"].get("KeyUsage") == "SIGN_VERIFY"
+    ]
+    assert key["DeletionPolicy"] == key["UpdateReplacePolicy"] == "Retain"
+    assert key["Properties"]["KeySpec"] == "ECC_NIST_P256"
+    denied = {
+        statement["Sid"]: statement
+        for statement in key["Properties"]["KeyPolicy"]["Statement"]
+        if statement["Effect"] == "Deny"
+    }
+    assert {sid: found["Action"] for sid, found in denied.items()} == {
+        "OnlyBindEvidenceSigns": "kms:Sign",
+        "OnlyDigestsAreSigned": "kms:Sign",
+        "OnlyOneAlgorithm": "kms:Sign",
+        "NoGrants": "kms:CreateGrant",
+    }
+    assert denied["OnlyDigestsAreSigned"]["Condition"] == {"StringNotEquals": {"kms:MessageType": "DIGEST"}}
+    signer = denied["OnlyBindEvidenceSigns"]["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]
+    assert signer == stack.functions()["bind_evidence"]["Role"]
+
+
+def test_approver_topics_take_messages_from_publishers_only(stack: Stack) -> None:
+    publishers = {
+        plain(stack.functions()[name]["Role"])
+        for name in ("request_approval", "record_resolve", "record_outcome", "record_stall")
+    }
+    policies = [
+        {statement["Sid"]: statement for statement in found["Properties"]["PolicyDocument"]["Statement"]}
+        for name, found in stack.of_type("AWS::SNS::TopicPolicy").items()
+        if "Approver" in name
+    ]
+    assert policies
+    for policy in policies:
+        publish = policy["NobodyElsePublishes"]
+        assert (publish["Effect"], publish["Action"]) == ("Deny", "sns:Publish")
+        allowed = publish["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]
+        assert {plain(role) for role in as_list(allowed)} == publishers
+        subscribe = policy["OnlyTheDeploymentSubscribes"]
+        assert (subscribe["Effect"], subscribe["Action"]) == ("Deny", "sns:Subscribe")
+        (deployer,) = as_list(subscribe["Condition"]["ArnNotLike"]["aws:PrincipalArn"])
+        assert ":role/cdk-*-cfn-exec-role-" in plain(deployer)
+        assert any(
+            found["Effect"] == "Deny" and found["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+            for found in policy.values()
+            if "Condition" in found
+        )
+
+
+def test_topics_are_encrypted_and_mails_go_where_configured(demo: Stack, private: Stack) -> None:
+    for stack in (demo, private):
+        for topic in stack.of_type("AWS::SNS::Topic").values():
+            assert topic["Properties"]["KmsMasterKeyId"]
+    assert demo.one("AWS::SNS::Subscription")["Endpoint"] == "alex@example.com"
+    # alex has no address there: a topic, but no subscription.
+    assert private.one("AWS::SNS::Subscription")["Endpoint"] == "sam@example.com"
+    assert len(private.of_type("AWS::SNS::Topic")) == 3
+
+
+# What wakes the pipeline
+
+
+def rules(stack: Stack) -> dict[str, dict[str, Any]]:
+    """Rules by their description."""
+    return {
+        found["Properties"]["Description"]: found["Properties"]
+        for found in stack.of_type("AWS::Events::Rule").values()
+    }
+
+
+def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
+    found = {name: rule["EventPattern"] for name, rule in rules(demo).items()}
+    inbox, ledger = bucket(demo, "Inbox")[0], bucket(demo, "Ledger")[0]
+    machine = ":states:us-west-2:111122223333:stateMachine:aicr-pipeline-demo-"
+
+    def arn(name: str) -> dict[str, Any]:
+        return {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, machine + name]]}
+
+    replayed = {"replay-name": [{"exists": False}]}
+
+    def own(*types: str) -> dict[str, Any]:
+        detail = {"cluster": ["demo"]}
+        return {"source": ["aicr.pipeline"], "detail-type": list(types), "detail": detail, **replayed}
+
+    def created(name: str, key: Any) -> dict[str, Any]:
+        detail = {"bucket": {"name": [{"Ref": name}]}, "object": {"key": [key]}}
+        return {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": detail, **replayed}
+
+    assert found == {
+        "A runtime was put into the inbox": created(inbox, "runtimes/cluster.yaml"),
+        "A plan is ready, or a rollout ended and another may start": own("Plan Ready", "Rollout Ended"),
+        "Something new is waited for": own("Waiter Registered"),
+        "A decision was written": created(ledger, {"wildcard": "rollouts/*/decision.json"}),
+        "A rollout is about to start": own("Credentials Wanted"),
+        "An execution failed, timed out or was stopped": {
+            "source": ["aws.states"],
+            "detail-type": ["Step Functions Execution Status Change"],
+            "detail": {
+                "status": ["FAILED", "TIMED_OUT", "ABORTED"],
+                "stateMachineArn": [arn("resolve"), arn("rollout")],
+            },
+            **replayed,
+        },
+    }
+
+
+def test_each_rule_may_invoke_its_function_and_keeps_what_fails(stack: Stack) -> None:
+    permitted = {
+        (plain(found["Properties"]["SourceArn"]), plain(found["Properties"]["FunctionName"]))
+        for found in stack.of_type("AWS::Lambda::Permission").values()
+    }
+    for logical_id, rule in stack.of_type("AWS::Events::Rule").items():
+        (target,) = rule["Properties"]["Targets"]
+        assert target["DeadLetterConfig"]
+        assert (f"<{logical_id}.Arn>", plain(target["Arn"])) in permitted
+
+
+def test_the_sweep_is_never_late_and_never_repeated(stack: Stack) -> None:
+    (sweep,) = [
+        found["Properties"]
+        for found in stack.of_type("AWS::Scheduler::Schedule").values()
+        if found["Properties"]["ScheduleExpression"] == "rate(1 minute)"
+    ]
+    assert stack.function_of(sweep["Target"]["Arn"]["Fn::GetAtt"][0]) == "sweep_waiters"
+    assert sweep["Target"]["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+    (asynchronous,) = [
+        found["Properties"]
+        for found in stack.of_type("AWS::Lambda::EventInvokeConfig").values()
+        if stack.function_of(found["Properties"]["FunctionName"]["Ref"]) == "sweep_waiters"
+    ]
+    assert asynchronous["MaximumRetryAttempts"] == 0
+    assert asynchronous["MaximumEventAgeInSeconds"] == 60
+
+
+def test_credentials_are_refreshed_only_where_they_are_ours(demo: Stack, private: Stack) -> None:
+    def rates(stack: Stack) -> set[str]:
+        found = stack.of_type("AWS::Scheduler::Schedule").values()
+        return {schedule["Properties"]["ScheduleExpression"] for schedule in found}
+
+    assert rates(demo) == {"rate(1 minute)", "rate(6 hours)"}
+    assert rates(private) == {"rate(1 minute)"}
+    assert "A rollout is about to start" not in rules(private)
+
+
+def test_functions_called_by_events_leave_a_letter(stack: Stack) -> None:
+    found = {
+        stack.function_of(config["Properties"]["FunctionName"]["Ref"]): config["Properties"]
+        for config in stack.of_type("AWS::Lambda::EventInvokeConfig").values()
+    }
+    assert set(found) == {
+        "start_resolve",
+        "start_rollout",
+        "sweep_waiters",
+        "refresh_credentials",
+        "record_stall",
+    }
+    for name, config in found.items():
+        assert ("DestinationConfig" in config) == (name != "sweep_waiters")
+
+
+# The public front
+
+
+def test_the_api_has_the_pages_only(stack: Stack) -> None:
+    keys = {found["Properties"]["RouteKey"] for found in stack.of_type("AWS::ApiGatewayV2::Route").values()}
+    assert keys == {f"{method} /approvals/{{rollout}}/{{approver}}" for method in ("GET", "HEAD", "POST")}
+    integration = stack.one("AWS::ApiGatewayV2::Integration")
+    assert integration["PayloadFormatVersion"] == "2.0"
+    assert stack.function_of(integration["IntegrationUri"]["Fn::GetAtt"][0]) == "serve_approvals"
+
+
+def test_the_front_is_throttled_and_logs_no_path(stack: Stack) -> None:
+    stage = stack.one("AWS::ApiGatewayV2::Stage")
+    assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 20}
+    logged = json.loads(stage["AccessLogSettings"]["Format"])
+    assert set(logged.values()) == {"$context.requestId", "$context.routeKey", "$context.status"}
+
+
+# Functions
+
+
+def test_functions_are_the_listed_ones(stack: Stack) -> None:
+    assert set(stack.functions()) == {function.name for function in FUNCTIONS}
+
+
+def test_every_function_has_its_folder_and_every_folder_its_function() -> None:
+    folders = {
+        path.name for path in FUNCTIONS_FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    assert folders == {function.name for function in FUNCTIONS}
+
+
+def test_functions_run_alike(stack: Stack) -> None:
+    for name, properties in stack.functions().items():
+        assert properties["Runtime"] == "python3.13", name
+        assert properties["Architectures"] == ["x86_64"]
+        assert properties["Handler"] == "handler.handler"
+        assert properties["TracingConfig"] == {"Mode": "Active"}
+        assert len(properties["Layers"]) == 3
+        assert properties["FunctionName"].endswith(f"-{name}")
+        assert len(properties["FunctionName"]) <= 64
+        group = stack.resources[properties["LoggingConfig"]["LogGroup"]["Ref"]]["Properties"]
+        assert group["RetentionInDays"] in (90, 365)
+
+
+def test_only_functions_that_face_the_cluster_enter_its_vpc(demo: Stack, private: Stack) -> None:
+    facing = {function.name for function in FUNCTIONS if function.faces_kubernetes}
+    assert not [name for name, properties in demo.functions().items() if "VpcConfig" in properties]
+    inside = {name: found["VpcConfig"] for name, found in private.functions().items() if "VpcConfig" in found}
+    assert set(inside) == facing
+    assert all(
+        config == {"SubnetIds": ["subnet-0a1b2c3d", "subnet-1a2b3c4d"], "SecurityGroupIds": ["sg-0a1b2c3d"]}
+        for config in inside.values()
+    )
+
+
+def test_each_function_that_faces_the_cluster_is_one_group_there(stack: Stack) -> None:
+    functions = stack.functions()
+    groups = {}
+    for entry in stack.of_type("AWS::EKS::AccessEntry").values():
+        properties = entry["Properties"]
+        assert properties["Type"] == "STANDARD"
+        assert "AccessPolicies" not in properties
+        (group,) = properties["KubernetesGroups"]
+        groups[group] = properties["PrincipalArn"]
+    assert groups == {
+        f"aicr-pipeline:{function.name}": functions[function.name]["Role"]
+        for function in FUNCTIONS
+        if function.faces_kubernetes
+    }
+
+
+# The whole
+
+
+def test_alarms_reach_somebody(stack: Stack) -> None:
+    alarms = stack.of_type("AWS::CloudWatch::Alarm")
+    for alarm in alarms.values():
+        assert alarm["Properties"]["AlarmActions"]
+        assert alarm["Properties"]["AlarmDescription"]
+    text = json.dumps(alarms)
+    for metric in (
+        "ApproximateNumberOfMessagesVisible",
+        "ExecutionsFailed",
+        "ExecutionsTimedOut",
+        "NumberOfNotificationsFailed",
+        "Errors",
+    ):
+        assert metric in text
+
+
+def test_no_custom_resources(stack: Stack) -> None:
+    types = {found["Type"] for found in stack.resources.values()}
+    assert not {type_ for type_ in types if type_.startswith(("Custom::", "AWS::CloudFormation::Custom"))}
+    assert len(stack.of_type("AWS::Lambda::Function")) == len(FUNCTIONS)
+
+
+def test_the_template_is_within_cloudformations_limits(stack: Stack) -> None:
+    assert len(stack.file.read_bytes()) < 1_000_000
+    assert len(stack.resources) <= 500
+    assert len(stack.template["Outputs"]) <= 200
+
+
+def test_the_configuration_layer_holds_the_validated_configuration(stack: Stack) -> None:
+    (file,) = stack.assembly.glob("asset.*/cluster/cluster.json")
+    written = json.loads(file.read_text())
+    assert f"aicr-pipeline-{written['cluster']['name']}" in stack.file.name
+    assert written["approvals"]["deadline"] in ("6h", "12h")
+
+
+def test_no_asset_holds_leftovers(stack: Stack) -> None:
+    assert not list(stack.assembly.glob("asset.*/**/__pycache__"))
