@@ -18,7 +18,7 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
          ecr_token: Callable[[str], EcrToken] | None = None,   role ARN -> what GetAuthorizationToken answers
          max_processes: int = 6, soft_processes: int = 3, idle_seconds: float = 5.0,
          preload: Sequence[str] = PRELOAD,             modules each child has imported already (forked)
-         schedule_scale: float = 1.0,                  2.0 fires rate() schedules twice as often
+         schedule_scale: float = 1.0,                  2.0 fires rate() schedules twice as often, 0 only by fire()
          retry_delays: Sequence[float] = (0.5, 1.0),   between attempts of asynchronous invocations
          allow_unknown: Collection[str] = ())          resource types to record although unknown
     .start() / .stop() / context manager
@@ -43,6 +43,7 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
     .messages: list[Message]                   SNS outbox: topic_arn, subject, message, subscriptions, time
     .events: list[dict]                        every event that reached the bus, oldest first
     .put_event(source, detail_type, detail) -> str
+    .emit(event)                               a whole event, for instance one of .events a second time
     .fire(schedule_name)                       fires a schedule now
     .problems: list[str]                       deliveries that were refused or gave up; empty in a healthy run
     .wait_until(condition, *, timeout, what) -> None

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from local.aws import machines, shims
+from local.aws import bucket_policies, machines, shims
 from local.aws.events import Bus, Event
 from local.aws.front import Front
 from local.aws.identity import Identities
@@ -204,6 +205,7 @@ class LocalAws:
         self._on_stop.append(patches.undo)
         shims.install_account(patches, self.account)
         shims.install_kms_digest(patches)
+        bucket_policies.install(patches)
         shims.install_ecr_token(patches, self._identities, self._ecr_token)
         shims.install_caller_identity(patches, self._identities)
         shims.install_lambda(patches, self._lambdas)
@@ -304,6 +306,11 @@ class LocalAws:
         body = event.encode() if isinstance(event, str) else event
         return self._lambdas.invoke(self._function_name(function), body)
 
+    def set_environment(self, function: str, variables: Mapping[str, str]) -> None:
+        """Changes a function's environment, as UpdateFunctionConfiguration does, from its next process on."""
+        spec = self.functions[self._function_name(function)]
+        self.functions[spec.name] = replace(spec, environment={**spec.environment, **variables})
+
     def logs(self, function: str) -> str:
         return self._lambdas.logs(self._function_name(function))
 
@@ -361,6 +368,10 @@ class LocalAws:
         event = self._bus.service_event(source, detail_type, [], dict(detail))
         self._bus.emit(event)
         return str(event["id"])
+
+    def emit(self, event: Event) -> None:
+        """Puts a whole event on the default bus: deliveries may come twice, late, or from a replay."""
+        self._bus.emit(event)
 
     def fire(self, schedule_name: str) -> None:
         """Fires a schedule now, by its name or the end of it after a slash."""

@@ -42,6 +42,11 @@ PRELOAD: tuple[str, ...] = (
     "aws_lambda_powertools",
     "aws_lambda_powertools.event_handler",
     "aws_lambda_powertools.utilities.typing",
+    "jinja2",
+    "rfc8785",
+    "kubernetes.config",
+    "kubernetes.dynamic",
+    "oras.client",
 )
 
 Destination = Callable[[str, str, str], None]

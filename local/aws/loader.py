@@ -141,7 +141,8 @@ def _create(loading: Loading, logical_id: str, resource: dict[str, Any]) -> Reso
         raise
     except Exception as error:  # the loader's outermost place: says which resource
         raise EngineError(f"{kind} {logical_id} could not be created: {error}") from error
-    path = resource.get("Metadata", {}).get("aws:cdk:path", logical_id)
+    known = loading.stack.paths.get(logical_id, logical_id)
+    path = resource.get("Metadata", {}).get("aws:cdk:path", known)
     return Resource(logical_id, kind, path, properties, ref, attributes)
 
 

@@ -55,14 +55,18 @@ class Sandbox:
         )
         self._thread.start()
         env = {**env, "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.server_port}"}
-        self.pid = fork.spawn(
-            env=env,
-            path=[function.code, *function.python_path],
-            cwd=function.code,
-            handler=function.handler,
-            log=log,
-            on_exit=self._exited,
-        )
+        try:
+            self.pid = fork.spawn(
+                env=env,
+                path=[function.code, *function.python_path],
+                cwd=function.code,
+                handler=function.handler,
+                log=log,
+                on_exit=self._exited,
+            )
+        except BaseException:
+            self._end_server()
+            raise
 
     def invoke(self, body: bytes, request_id: str) -> InvokeResult:
         """Gives the event to the handler and waits; a handler that outlives its timeout is killed."""
@@ -95,6 +99,9 @@ class Sandbox:
         """Kills the process and frees the port."""
         self.alive = False
         self._fork.kill(self.pid)
+        self._end_server()
+
+    def _end_server(self) -> None:
         self._events.put(None)
         self._server.shutdown()
         self._server.server_close()

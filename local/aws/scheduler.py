@@ -1,13 +1,15 @@
 """EventBridge Scheduler and scheduled rules: moto stores them, this ticker fires them in real time.
 
 Rate schedules fire at once and then at their interval, as AWS does without a StartDate; `scale` shortens the
-interval. Cron expressions follow the wall clock whatever the scale.
+interval. Cron expressions follow the wall clock whatever the scale. At scale zero time stands still for all
+of them: they fire only when told to.
 """
 
 from __future__ import annotations
 
 import calendar
 import json
+import math
 import re
 import threading
 import time
@@ -46,8 +48,8 @@ class Ticker:
     """Fires due entries; `fire` does so at once. Ends with `stop`."""
 
     def __init__(self, targets: Targets, pending: Pending, problems: list[str], scale: float) -> None:
-        if scale <= 0:
-            raise EngineError(f"schedule_scale must be above zero, not {scale}.")
+        if scale < 0:
+            raise EngineError(f"schedule_scale must not be negative, as {scale} is.")
         self.entries: dict[str, Entry] = {}
         self._targets = targets
         self._pending = pending
@@ -60,7 +62,7 @@ class Ticker:
     def add(self, entry: Entry) -> None:
         seconds = rate_seconds(entry.expression)
         now = time.time()
-        entry.due = now if seconds is not None else self._next(entry, now)
+        entry.due = now if seconds is not None and self._scale else self._next(entry, now)
         with self._condition:
             self.entries[entry.name] = entry
             self._condition.notify_all()
@@ -102,13 +104,15 @@ class Ticker:
                 self._send(entry, due)
 
     def _next(self, entry: Entry, now: float) -> float:
+        if not self._scale:
+            return math.inf
         seconds = rate_seconds(entry.expression)
         if seconds is not None:
             return now + seconds / self._scale
         if entry.expression.startswith("at("):
             zone = ZoneInfo(entry.zone)
             when = datetime.fromisoformat(entry.expression[3:-1]).replace(tzinfo=zone).timestamp()
-            return when if when > now else float("inf")
+            return when if when > now else math.inf
         return next_cron(entry.expression, datetime.fromtimestamp(now, ZoneInfo(entry.zone))).timestamp()
 
     def _send(self, entry: Entry, due: float) -> None:

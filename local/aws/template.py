@@ -28,6 +28,7 @@ class Stack:
     account: str
     region: str
     assets: Mapping[str, Path]
+    paths: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_stack(
@@ -52,8 +53,23 @@ def read_stack(
             region = where[1] if where[1] != "unknown-region" else region
         template = json.loads((cdk_out / properties["templateFile"]).read_text())
         name = properties.get("stackName") or artifact_id
-        return Stack(name, template, account, region, _assets(cdk_out, artifact_id))
+        assets = _assets(cdk_out, artifact_id)
+        return Stack(name, template, account, region, assets, _paths(cdk_out, artifact))
     raise EngineError(f"{cdk_out} has no stack {stack!r}; it has {sorted(stacks)}.")
+
+
+def _paths(cdk_out: Path, artifact: dict[str, Any]) -> dict[str, str]:
+    """Construct path of each logical id; the template has it only when the CDK CLI synthesized it."""
+    metadata = dict(artifact.get("metadata", {}))
+    more = artifact.get("additionalMetadataFile")
+    if more:
+        metadata |= json.loads((cdk_out / more).read_text())
+    return {
+        entry["data"]: path.lstrip("/")
+        for path, entries in metadata.items()
+        for entry in entries
+        if entry["type"] == "aws:cdk:logicalId"
+    }
 
 
 def _assets(cdk_out: Path, artifact_id: str) -> dict[str, Path]:

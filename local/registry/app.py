@@ -75,6 +75,8 @@ class RegistryApp:
         if kind == "tags":
             return self._tags(name) if rest == "list" and action == "pull" else _method_refused()
         if kind == "manifests":
+            if not (_DIGEST.fullmatch(rest) or _TAG.fullmatch(rest)):
+                return _error(400, "TAG_INVALID", "invalid tag or digest")
             if action == "pull":
                 return self._get_manifest(name, rest)
             return (
@@ -84,6 +86,8 @@ class RegistryApp:
             )
         if rest == "uploads" or rest.startswith("uploads/"):
             return await self._upload(request, name, rest.removeprefix("uploads").strip("/"))
+        if not _DIGEST.fullmatch(rest):
+            return _error(400, "DIGEST_INVALID", "invalid digest")
         return self._get_blob(request, name, rest) if action == "pull" else _method_refused()
 
     def _refuse(self, request: Request, name: str, action: str) -> Response | None:
@@ -136,11 +140,8 @@ class RegistryApp:
         return Response(b"", 201, headers)
 
     def _manifest_problem(self, name: str, reference: str, content: bytes, digest: str) -> Response | None:
-        if _DIGEST.fullmatch(reference):
-            if reference != digest:
-                return _error(400, "DIGEST_INVALID", "manifest digest did not match")
-        elif not _TAG.fullmatch(reference):
-            return _error(400, "TAG_INVALID", "invalid tag")
+        if _DIGEST.fullmatch(reference) and reference != digest:
+            return _error(400, "DIGEST_INVALID", "manifest digest did not match")
         try:
             document = json.loads(content)
             parts = (

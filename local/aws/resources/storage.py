@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from local.aws import bucket_policies
 from local.aws.loader import Created, Loading, creates
 
 _AWS_OWNED = "us-east-1"
@@ -71,6 +72,7 @@ def notifications(loading: Loading, logical_id: str, properties: dict[str, Any])
 @creates("AWS::S3::BucketPolicy")
 def bucket_policy(loading: Loading, logical_id: str, properties: dict[str, Any]) -> Created:
     name = properties["Bucket"]
+    bucket_policies.check(properties["PolicyDocument"])
     loading.client("s3").put_bucket_policy(Bucket=name, Policy=json.dumps(properties["PolicyDocument"]))
     return name, {}
 

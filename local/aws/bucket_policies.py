@@ -1,0 +1,78 @@
+"""Bucket policies, enforced: moto reads them without their conditions, so a TLS-only policy denies everything.
+
+Only Deny statements matter here, since IAM itself is not enforced. Conditions that the templates use are
+evaluated on the request; one that is not known makes loading fail, never pass.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from local.aws.model import EngineError
+from local.aws.patches import Patches
+
+Headers = Mapping[str, str]
+
+#: Condition operator and key -> the value this request has, None for absent. Loopback stands for TLS.
+_VALUES: Mapping[tuple[str, str], Callable[[Headers], str | None]] = {
+    ("Bool", "aws:SecureTransport"): lambda headers: "true",
+    ("Null", "s3:if-none-match"): lambda headers: headers.get("If-None-Match"),
+    # PutObject is what moto asks about; CopyObject and the parts of an upload come under the same name there.
+    ("Bool", "s3:ObjectCreationOperation"): lambda headers: "true",
+}
+
+
+def check(policy: Mapping[str, Any]) -> None:
+    """Raises EngineError for a condition in a Deny statement that this cannot evaluate."""
+    for statement in policy["Statement"]:
+        if statement["Effect"] != "Deny":
+            continue
+        for operator, keys in statement.get("Condition", {}).items():
+            for key in keys:
+                if (operator, key) not in _VALUES:
+                    message = f"A bucket policy denies by {operator} {key}, which is not evaluated here."
+                    raise EngineError(message)
+
+
+def denies(policy: Mapping[str, Any], action: str, resource: str, headers: Headers) -> bool:
+    """Whether a Deny statement of the policy covers this request."""
+    return any(
+        statement["Effect"] == "Deny"
+        and _matches(statement["Action"], action)
+        and _matches(statement["Resource"], resource)
+        and all(
+            _holds(operator, key, str(wanted).lower(), headers)
+            for operator, keys in statement.get("Condition", {}).items()
+            for key, wanted in keys.items()
+        )
+        for statement in policy["Statement"]
+    )
+
+
+def install(patches: Patches) -> None:
+    """Evaluate the stored policy of a bucket with the conditions of the request at hand."""
+    from flask import has_request_context, request
+    from moto.iam.access_control import PermissionResult
+    from moto.s3.models import FakeBucket
+
+    def get_permission(bucket: Any, action: str, resource: str) -> Any:
+        if bucket.policy is None:
+            return PermissionResult.NEUTRAL
+        headers: Headers = request.headers if has_request_context() else {}
+        refused = denies(json.loads(bucket.policy), action, resource, headers)
+        return PermissionResult.DENIED if refused else PermissionResult.NEUTRAL
+
+    patches.replace(FakeBucket, "get_permission", get_permission)
+
+
+def _matches(patterns: str | list[str], value: str) -> bool:
+    every = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatch.fnmatchcase(value, pattern) for pattern in every)
+
+
+def _holds(operator: str, key: str, wanted: str, headers: Headers) -> bool:
+    found = _VALUES[operator, key](headers)
+    return str(found is None).lower() == wanted if operator == "Null" else found == wanted

@@ -1,0 +1,218 @@
+"""Everything of one cluster on one machine: AWS, the cluster, Argo CD, the kubelet, registry and publishers."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aicr_pipeline.decide.bundle import parse_upstream_env
+from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
+from infra.cluster_manifests import manifests
+from infra.synth import synthesize
+
+from local.aicr import bundle as sample
+from local.aicr import profile
+from local.argocd import ArgoCdSettings, ArgoCdStandin, Scenario, install_crds
+from local.aws import LocalAws
+from local.helm import helm_binary
+from local.identity import EcrTokens, Identities
+from local.kube import KubeServer
+from local.kubelet import Kubelet, KubeletSettings
+from local.kubelet.settings import default_environment
+from local.nodes import add_nodes
+from local.registry import LocalRegistry, TokenIssuer
+from local.upstream import UpstreamCharts
+
+
+@dataclass(frozen=True)
+class Options:
+    """What one run is told.
+
+    ``approver`` takes the place of the first configured approver; ``bundle`` is a folder that AICR
+    rendered, ``charts`` a folder of real archives.
+    """
+
+    cluster_file: Path
+    workdir: Path
+    bundle: Path | None = None
+    charts: Path | None = None
+    approver: str | None = None
+    scenario: Scenario | None = None
+
+
+class LocalPipeline:
+    """A context manager; everything it starts is ended with it, also when this process is killed."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.config: ClusterConfig = load_cluster_config(options.cluster_file)
+        self._stack = ExitStack()
+        self.aws: LocalAws
+        self.kube: KubeServer
+        self.registry: LocalRegistry
+        self.argocd: ArgoCdStandin
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        options, workdir = self.options, self.options.workdir
+        assembly = synthesize(options.cluster_file)
+        stack = f"aicr-pipeline-{self.config.cluster.name}"
+        template = json.loads((assembly / f"{stack}.template.json").read_text())
+        issuer = TokenIssuer()
+        self.registry = self._stack.enter_context(LocalRegistry(issuer))
+        upstream = self._stack.enter_context(UpstreamCharts(wanted_charts(options.bundle), options.charts))
+        identities = Identities()
+        self.kube = self._stack.enter_context(KubeServer(authenticate=identities.authenticate))
+        self.config = localized(self.config, options.approver, self.registry.host, upstream.upstreams, self.kube.url)
+        settings = workdir / "cluster"
+        settings.mkdir(parents=True, exist_ok=True)
+        (settings / "cluster.json").write_text(json.dumps(self.config.wire()))
+        self._prepare_cluster()
+        self.aws = self._stack.enter_context(
+            LocalAws(
+                assembly,
+                stack,
+                workdir=workdir / "aws",
+                opt_overrides={"/opt/cluster": settings},
+                ecr_token=EcrTokens(issuer, f"http://{self.registry.host}", template),
+            )
+        )
+        identities.aws = self.aws
+        if options.approver is not None:
+            self._stand_in(options.approver)
+        self._start_controllers()
+        # A rate schedule of EventBridge Scheduler without a start date fires when it is created.
+        self.aws.fire(self._named("AWS::Scheduler::Schedule", "SchedulesRefresh"))
+
+    def _prepare_cluster(self) -> None:
+        """What a person does once: nodes, Argo CD, and ``make cluster-manifests | kubectl apply``."""
+        install_crds(self.kube.store)
+        add_nodes(self.kube.store)
+        engine = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.config.engine.namespace}}
+        self.kube.store.apply(engine)
+        for manifest in manifests(self.config):
+            self.kube.store.apply(manifest, (manifest["metadata"] or {}).get("namespace"))
+
+    def _start_controllers(self) -> None:
+        options = self.options
+        workdir = options.workdir
+        self.argocd = ArgoCdStandin(
+            self.kube.store,
+            helm=helm_binary(),
+            workdir=workdir / "argocd",
+            settings=ArgoCdSettings(
+                namespace=self.config.engine.namespace, scenario=options.scenario or Scenario()
+            ),
+        )
+        environment = default_environment() | {"AICR_STANDIN_VERSION": self.config.aicr.version}
+        if options.bundle is not None:
+            environment["AICR_SAMPLE_BUNDLE"] = str(options.bundle.resolve())
+        kubelet = Kubelet(
+            self.kube.store,
+            workdir=workdir / "kubelet",
+            settings=KubeletSettings(
+                server=self.kube.url,
+                token=self.kube.service_account_token,
+                images=frozenset({self.config.aicr.image}),
+                environment=environment,
+            ),
+        )
+        for part in (self.argocd, kubelet):
+            part.start()
+            self._stack.callback(part.stop)
+
+    def _stand_in(self, approver: str) -> None:
+        """The named person answers in place of the first approver, on that one's topic."""
+        topics = json.loads(self.aws.outputs["ApproverTopics"])
+        first = next(iter(topics))
+        topics = {approver if name == first else name: arn for name, arn in topics.items()}
+        for spec in self.aws.functions.values():
+            if "APPROVER_TOPICS" in spec.environment:
+                self.aws.set_environment(spec.name, {"APPROVER_TOPICS": json.dumps(topics)})
+
+    def _named(self, kind: str, prefix: str) -> str:
+        """Physical id of the only resource of a type whose logical id begins so (its end is a hash)."""
+        (found,) = [
+            resource.ref
+            for name, resource in self.aws.resources.items()
+            if resource.type == kind and name.startswith(prefix)
+        ]
+        return found
+
+    def submit(self, runtime: bytes) -> None:
+        """Put the runtime into the inbox, as ``aws s3 cp`` does."""
+        self.aws.client("s3").put_object(
+            Bucket=self.aws.outputs["InboxBucket"], Key="runtimes/cluster.yaml", Body=runtime
+        )
+
+    def ledger(self, key: str) -> bytes | None:
+        """A document of the ledger, None when it is not there."""
+        s3 = self.aws.client("s3")
+        try:
+            body: bytes = s3.get_object(Bucket=self.aws.outputs["LedgerBucket"], Key=key)["Body"].read()
+        except s3.exceptions.NoSuchKey:
+            return None
+        return body
+
+    def machine(self, name: str) -> str:
+        """ARN of a state machine: ``resolve`` or ``rollout``."""
+        return self.aws.outputs[f"{name.capitalize()}Machine"].rpartition(":")[0]
+
+
+def localized(
+    config: ClusterConfig, approver: str | None, registry: str, upstreams: dict[str, str], endpoint: str
+) -> ClusterConfig:
+    """The configuration with the addresses of this machine; nothing else of it changes."""
+    wire: dict[str, Any] = config.wire()
+    wire["registry"] |= {
+        "repository": f"oci://{registry}/{config.registry.prefix}",
+        "plainHttp": True,
+        "upstreams": upstreams,
+    }
+    wire["cluster"]["endpoint"] = endpoint
+    if approver is not None:
+        wire["approvals"]["approvers"][0]["name"] = approver
+    return ClusterConfig.model_validate_json(json.dumps(wire))
+
+
+def wanted_charts(bundle: Path | None) -> Iterable[tuple[str, str, str]]:
+    """(repository, chart, version) of every chart that will be asked for."""
+    if bundle is None:
+        texts = {part.name: sample.upstream_env(part) for part in profile.COMPONENTS if part.chart}
+    else:
+        texts = {file.parent.name: file.read_text() for file in sorted(bundle.glob("*/upstream.env"))}
+    for folder, text in texts.items():
+        source = parse_upstream_env(text, folder)
+        yield source.repo, source.chart, source.version
+
+
+def fresh_workdir(root: Path) -> Path:
+    """A folder for this process under ``root``; those of processes that are gone are removed."""
+    root.mkdir(parents=True, exist_ok=True)
+    for folder in root.glob("run-*"):
+        pid = folder.name.removeprefix("run-")
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    workdir = root.resolve() / f"run-{os.getpid()}"
+    shutil.rmtree(workdir, ignore_errors=True)
+    workdir.mkdir()
+    return workdir
+
+
