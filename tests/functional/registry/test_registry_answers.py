@@ -97,6 +97,26 @@ def test_a_blob_that_is_cut_off_is_read_again_from_its_start(fake: Fake) -> None
     assert sink.getvalue() == content
 
 
+def test_a_manifest_that_is_cut_off_may_come_whole_later(fake: Fake) -> None:
+    fake.on(".", Reply(200, b"{}" * 1000, cut=100))
+    with pytest.raises(TransientError, match="broke off"):
+        client(fake).get_manifest("1")
+
+
+def test_connections_are_kept(fake: Fake) -> None:
+    fake.on("^HEAD", Reply(404))
+    fake.on("missing", Reply(404, error("MANIFEST_UNKNOWN")))
+    fake.on("^GET", Reply(200, b"{}"))
+    via = patient(fake.host)
+    repository = client(fake, via=via)
+    for _ in range(3):
+        repository.head_manifest("1")
+        repository.get_manifest("missing")
+        repository.get_manifest("1")
+    pool = via.transport._pool.connection_from_host("127.0.0.1", int(fake.host.partition(":")[2]), "http")
+    assert pool.num_connections == 1
+
+
 def test_wrong_bytes_are_never_left_behind(fake: Fake) -> None:
     fake.on(".", Reply(200, b"wrong bytes"))
     sink = io.BytesIO()

@@ -167,30 +167,32 @@ def test_provenance_goes_where_the_chart_goes(registry: Registry) -> None:
         assert registry.repository(result.repository).blob_exists(digest)
 
 
-def test_a_tag_that_holds_something_else_is_never_overwritten(registry: Registry) -> None:
-    for make in (indexed, in_registry):
-        source = make(chart_name())
-        name = source.chart.rpartition("/")[2]
-        with upstream(source) as up:
-            first = mirror_chart(source, destination(registry, up))
-        files = {"Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 1.2.3\n".encode()}
-        with upstream(source) as up:
-            if make is indexed:
-                up._files = {path: pack(name, files) for path in up._files}
-                (entry,) = up._indexes["charts.example.com/stable"][name]
-                entry["digest"] = digest_of(pack(name, files))
-            else:
-                up._archives = []
-                held = up._store.manifest(f"ghcr.example/org/{name}", "1.2.3")
-                assert held is not None
-                up._store.put_manifest(f"ghcr.example/org/{name}", "1.2.3", held[0] + b"\n", held[1])
-            with pytest.raises(PipelineError) as caught:
-                mirror_chart(source, destination(registry, up))
-        assert caught.value.reason == Reason.Conflict
-        theirs = digest_of(pack(name, files)) if make is indexed else digest_of(held[0] + b"\n")
-        mine = first.content_digest if make is indexed else first.manifest_digest
-        assert mine in caught.value.message and theirs in caught.value.message
-        assert registry.repository(first.repository).head_manifest("1.2.3") == first.manifest_digest
+def test_a_tag_with_another_archive_is_never_overwritten(registry: Registry) -> None:
+    source = indexed(chart_name())
+    with upstream(source) as up:
+        first = mirror_chart(source, destination(registry, up))
+        changed = "ab" * 32
+        up._indexes["charts.example.com/stable"][source.chart][0]["digest"] = changed
+        with pytest.raises(PipelineError) as caught:
+            mirror_chart(source, destination(registry, up))
+    assert caught.value.reason == Reason.Conflict
+    assert first.content_digest in caught.value.message and changed in caught.value.message
+    assert registry.repository(first.repository).head_manifest("1.2.3") == first.manifest_digest
+
+
+def test_a_tag_with_another_manifest_is_never_overwritten(registry: Registry) -> None:
+    source = in_registry(chart_name())
+    with upstream(source) as up:
+        first = mirror_chart(source, destination(registry, up))
+        place = source.chart.removeprefix("oci://")
+        content, media_type, _ = up._store.manifest(place, "1.2.3") or (b"", "", "")
+        up._store.put_manifest(place, "1.2.3", content + b"\n", media_type)
+        with pytest.raises(PipelineError) as caught:
+            mirror_chart(source, destination(registry, up))
+    assert caught.value.reason == Reason.Conflict
+    assert first.manifest_digest in caught.value.message
+    assert digest_of(content + b"\n") in caught.value.message
+    assert registry.repository(first.repository).head_manifest("1.2.3") == first.manifest_digest
 
 
 def test_an_index_without_digests_costs_one_request_more(registry: Registry) -> None:
@@ -249,7 +251,7 @@ def test_somebody_faster_is_no_conflict() -> None:
         store, answers = local.store, [None]
         held = store.manifest
         # The first look happens before the other writer's tag, the rest after.
-        store.manifest = lambda *at: answers.pop() if answers else held(*at)  # type: ignore[method-assign, func-returns-value]
+        store.manifest = lambda *at: answers.pop() if answers else held(*at)  # type: ignore[method-assign]
         late = mirror_wrapper("a", files, target)
         assert not late.pushed
 
@@ -387,7 +389,7 @@ def test_a_version_listed_twice_alike_is_one(publisher: Publisher) -> None:
         ),
         (200, b"entries:\n  app:\n  - version: 1.2.3\n    urls: [a\n", Reason.ChartSourceUnsupported),
         (404, b"", Reason.ChartSourceUnsupported),
-        (403, b"", Reason.ChartSourceUnsupported),
+        (403, b"", Reason.Unauthorized),
         (503, b"", Reason.RegistryUnreachable),
     ],
 )
@@ -400,7 +402,9 @@ def test_what_is_no_index_is_refused(publisher: Publisher, status: int, body: by
 
 
 @pytest.mark.parametrize(
-    "body", [b"<html></html>", b"", b"plain text", ARCHIVE[:-9], gzip.compress(b"no tar, but long" * 99)]
+    "body",
+    [b"<html></html>", b"", b"plain text", ARCHIVE[:-9], gzip.compress(b"no tar, but long" * 99, mtime=0)],
+    ids=["page", "empty", "text", "cut", "no tar"],
 )
 def test_what_is_no_archive_is_refused(publisher: Publisher, body: bytes) -> None:
     publisher.index(publisher.entry(digest=None))

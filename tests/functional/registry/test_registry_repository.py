@@ -1,6 +1,7 @@
 """One repository: exact bytes, checked digests, refusals that are never read as absence."""
 
 import hashlib
+import http.client
 import io
 import subprocess
 import tracemalloc
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from aicr_pipeline.adapters.registry import Reference, Repository, parse_reference
-from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.adapters.registry_auth import FixedCredentials, basic
 from aicr_pipeline.adapters.registry_errors import (
     DeniedError,
     DigestMismatchError,
@@ -158,11 +159,10 @@ def test_helm_reads_what_this_client_pushed(registry: Registry, tmp_path: Path) 
         repository.push_blob(digest_of(blob), len(blob), blob)
     manifest = helm_manifest((digest_of(config), len(config)), (digest_of(archive), len(archive)))
     repository.push_manifest(manifest, MANIFEST, "1.2.3_build.4")
+    access = ["--plain-http", "--username", registry.user, "--password", registry.password]
+    address = f"oci://{registry.host}/aicr/demo/charts/{chart}"
     pulled = subprocess.run(
-        [
-            helm_binary(), "pull", f"oci://{registry.host}/aicr/demo/charts/{chart}",
-            "--version", "1.2.3+build.4", "--plain-http", "--username", registry.user, "--password", registry.password, "-d", tmp_path,
-        ],
+        [helm_binary(), "pull", address, "--version", "1.2.3+build.4", *access, "-d", tmp_path],
         capture_output=True, text=True, timeout=60, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert pulled.returncode == 0, pulled.stderr
@@ -228,6 +228,16 @@ def test_a_password_reaches_as_far_as_it_says(
             else:
                 with pytest.raises(DeniedError):
                     call()
+
+
+@pytest.mark.parametrize("path", ["blobs/../../x", "manifests/../x", "blobs/sha256:zz", "manifests/a/b"])
+def test_paths_do_not_leave_the_store(files_registry: Registry, path: str) -> None:
+    # http.client sends the path as it is; others tidy it first.
+    connection = http.client.HTTPConnection(files_registry.host, timeout=5)
+    headers = {"Authorization": basic(files_registry.user, files_registry.password)}
+    connection.request("GET", f"/v2/aicr/demo/charts/a/{path}", headers=headers)
+    assert connection.getresponse().status in (400, 404)
+    connection.close()
 
 
 def test_passwords_cannot_be_made_up() -> None:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
-from urllib3.exceptions import HTTPError
-
 from aicr_pipeline.adapters.http import Counters, Transport
 from aicr_pipeline.adapters.registry import Manifest, Repository, parse_reference
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError
@@ -110,12 +108,9 @@ class ChartSources:
         answer = self.transport.send("GET", url, doing=doing, counters=self.counters, headers=_IDENTITY)
         if answer.status != 200:
             answer.discard()
-            raise _unsupported(f"{doing}: the server answered {answer.status}; check the bundle's upstream")
-        try:
-            # Some servers compress whatever was asked of them.
-            entry = find_version(answer.chunks(decode=True), source.chart, source.version, url)
-        except HTTPError as error:
-            raise _cut(doing, error) from error
+            raise _refused(doing, answer.status)
+        # Some servers compress whatever was asked of them.
+        entry = find_version(answer.chunks(decode=True), source.chart, source.version, url)
         # Against the address that answered: the index may live elsewhere than its old name says.
         urls = tuple(urljoin(answer.url, written) for written in entry.urls)
         return IndexedChart(source, entry, urls)
@@ -192,22 +187,19 @@ class ChartSources:
         answer = self.transport.send("GET", url, doing=doing, counters=self.counters, headers=_IDENTITY)
         if answer.status != 200:
             answer.discard()
-            raise _unsupported(f"{doing}: the server answered {answer.status}; check the bundle's upstream")
+            raise _refused(doing, answer.status)
         file, digest, size = _spool(), hashlib.sha256(), 0
-        try:
-            for chunk in answer.chunks():
-                if size == 0 and not chunk.startswith(GZIP_MAGIC):
-                    what = "an HTML page" if chunk.lstrip()[:1] == b"<" else "something that is not gzip"
-                    raise _unsupported(f"{doing}: the server answered {what}; check the bundle's upstream")
-                size += len(chunk)
-                if size > MAX_TOTAL:
-                    raise PipelineError(
-                        Reason.ContentTooLarge, f"{doing}: it is above {MAX_TOTAL:,} bytes; leave it out."
-                    )
-                digest.update(chunk)
-                file.write(chunk)
-        except HTTPError as error:
-            raise _cut(doing, error) from error
+        for chunk in answer.chunks():
+            if size == 0 and not chunk.startswith(GZIP_MAGIC):
+                what = "an HTML page" if chunk.lstrip()[:1] == b"<" else "something that is not gzip"
+                raise _unsupported(f"{doing}: the server answered {what}; check the bundle's upstream")
+            size += len(chunk)
+            if size > MAX_TOTAL:
+                raise PipelineError(
+                    Reason.ContentTooLarge, f"{doing}: it is above {MAX_TOTAL:,} bytes; leave it out."
+                )
+            digest.update(chunk)
+            file.write(chunk)
         if not size:
             raise _unsupported(f"{doing}: the answer is empty; check the bundle's upstream")
         return Blob(f"sha256:{digest.hexdigest()}", size, file)
@@ -280,11 +272,12 @@ def _plain(url: str) -> str:
     return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
-def _cut(doing: str, error: Exception) -> TransientError:
-    return TransientError(
-        Reason.RegistryUnreachable,
-        f"{doing}: the connection was cut ({type(error).__name__}); try again later.",
-    )
+def _refused(doing: str, status: int) -> PipelineError:
+    if status in (401, 403):  # a refusal is not an absence
+        return PipelineError(
+            Reason.Unauthorized, f"{doing}: the server refuses us ({status}); open the source to us."
+        )
+    return _unsupported(f"{doing}: the server answered {status}; check the bundle's upstream")
 
 
 def _unsupported(what: str) -> PipelineError:

@@ -169,7 +169,7 @@ class Transport:
             response = self._once(method, url, counters, headers, body, size)
             target = _redirect(method, response)
             if target is None:
-                return Answer(response, url, counters)
+                return Answer(response, url, counters, doing)
             response.drain_conn()
             response.release_conn()
             here, there = urlsplit(url), urlsplit(urljoin(url, target))
@@ -224,8 +224,9 @@ class Transport:
 class Answer:
     """A response whose body is read at most once, counted, and bounded."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, url: str, counters: Counters) -> None:
+    def __init__(self, response: urllib3.BaseHTTPResponse, url: str, counters: Counters, doing: str) -> None:
         self._response = response
+        self._doing = doing
         self._counters = counters
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
@@ -233,11 +234,19 @@ class Answer:
         self.url = url
 
     def chunks(self, *, decode: bool = False) -> Iterator[bytes]:
-        """The body piece by piece; ``decode`` undoes a Content-Encoding the server insisted on."""
+        """The body piece by piece; ``decode`` undoes a Content-Encoding the server insisted on.
+
+        Raises ``TransientError`` when it breaks off.
+        """
         try:
             for chunk in self._response.stream(CHUNK, decode_content=decode):
                 self._counters.received += len(chunk)
                 yield chunk
+        except HTTPError as error:
+            raise TransientError(
+                Reason.RegistryUnreachable,
+                f"{self._doing}: the answer broke off ({_kind(error)}); it will be tried again later.",
+            ) from error
         finally:
             # A body that was not read to its end leaves a connection nobody can use again.
             if not getattr(self._response, "closed", True):
@@ -257,7 +266,7 @@ class Answer:
         """The start of an error's body; what cannot be read is as good as empty."""
         try:
             return (self.read(MAX_ERROR_BODY) or b"").decode("utf-8", "replace")
-        except HTTPError:
+        except TransientError:
             return ""
 
     def discard(self) -> None:

@@ -17,12 +17,11 @@ from urllib.parse import urljoin
 
 import oras.container  # type: ignore[import-untyped]
 import oras.defaults  # type: ignore[import-untyped]
-from urllib3.exceptions import HTTPError
 
 from aicr_pipeline.adapters.http import Answer, Counters, Transport
 from aicr_pipeline.adapters.registry_auth import Authorization, Credentials
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError, UnsupportedError, is_absent, refusal
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
 #: ECR's limit and the specification's advice.
@@ -190,10 +189,8 @@ class Repository:
                 raise refusal(doing, "GET", answer.status, answer.text())
             try:
                 problem = _receive(answer.chunks(), digest, size, sink, doing)
-            except HTTPError as error:
-                problem = None
-                cut = f"{doing}: the connection was cut ({type(error).__name__})"
-                waited = self.transport.wait(attempt, waited, None, cut, self.counters)
+            except TransientError as error:
+                waited = self.transport.wait(attempt, waited, None, error.message, self.counters)
                 continue
             if problem:
                 sink.seek(0)
