@@ -38,12 +38,7 @@ class Sources:
 
     def function(self, name: str) -> Path:
         """The folder of a function."""
-        folder = FUNCTIONS_FOLDER / name
-        if not folder.is_dir():
-            folder = self.build / "functions" / name
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "handler.py").write_text(f'"""{name}"""\n')
-        return folder
+        return FUNCTIONS_FOLDER / name
 
     def configuration(self, config: ClusterConfig) -> Path:
         """Write the validated configuration where functions find it as ``/opt/cluster/cluster.json``."""

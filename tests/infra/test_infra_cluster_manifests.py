@@ -1,0 +1,223 @@
+"""The cluster's side: what is printed, that it applies, and what each group may then do."""
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from aicr_pipeline.adapters.cluster import Cluster
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
+
+from infra.cluster_manifests import manifests, render
+from infra.cluster_rbac import Manifest, group_rights
+from infra.functions import FUNCTIONS
+from infra.names import kubernetes_group
+from local.kube import (
+    APP_PROJECTS,
+    CLUSTER_ROLE_BINDINGS,
+    NAMESPACES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Identity,
+    KubeServer,
+    WriteOptions,
+    argocd_crds,
+)
+from tests.infra.conftest import DEMO, PRIVATE
+
+
+@pytest.fixture(scope="module")
+def config() -> ClusterConfig:
+    return load_cluster_config(DEMO)
+
+
+@pytest.fixture(scope="module")
+def server(config: ClusterConfig) -> Iterator[KubeServer]:
+    """A cluster with Argo CD's namespace, the manifests applied; a bearer token is the function's name."""
+    started = KubeServer(
+        authenticate=lambda token: (
+            Identity(token, (kubernetes_group(token), "system:authenticated")) if token else None
+        )
+    )
+    with started as server:
+        argocd_crds.install(server.store)
+        server.store.create(NAMESPACES, {"metadata": {"name": config.engine.namespace}})
+        for manifest in yaml.safe_load_all(render(config)):
+            server.store.apply(manifest, options=WriteOptions(manager="kubectl"))
+        yield server
+
+
+def kinds(config: ClusterConfig, kind: str) -> list[Manifest]:
+    """The printed objects of a kind."""
+    return [manifest for manifest in manifests(config) if manifest["kind"] == kind]
+
+
+def test_what_is_printed_is_yaml_of_the_same_objects(config: ClusterConfig) -> None:
+    assert list(yaml.safe_load_all(render(config))) == manifests(config)
+
+
+def test_it_can_be_applied_again(server: KubeServer, config: ClusterConfig) -> None:
+    for manifest in manifests(config):
+        server.store.apply(manifest, options=WriteOptions(manager="kubectl"))
+
+
+def test_it_can_be_applied_again_after_the_pipeline_wrote_a_token(
+    server: KubeServer, config: ClusterConfig
+) -> None:
+    Cluster(server.url, None, lambda: "refresh_credentials").merge(
+        f"/api/v1/namespaces/argocd/secrets/{config.engine.repo_creds_secret}",
+        {
+            "metadata": {"annotations": {"operator.aicr.run/token-expires-at": "2030-01-01T00:00:00Z"}},
+            "data": {"username": "QVdT", "password": "c2VjcmV0"},
+        },
+    )
+    for manifest in manifests(config):
+        server.store.apply(manifest, options=WriteOptions(manager="kubectl"))
+    kept = server.store.get(SECRETS, config.engine.repo_creds_secret, "argocd")
+    assert kept["data"]["password"] == "c2VjcmV0"
+    assert kept["metadata"]["annotations"]["operator.aicr.run/token-expires-at"] == "2030-01-01T00:00:00Z"
+
+
+def test_namespaces_carry_their_levels_and_existing_ones_are_left_alone(
+    server: KubeServer, config: ClusterConfig
+) -> None:
+    printed = {manifest["metadata"]["name"] for manifest in kinds(config, "Namespace")}
+    wanted = {component.name for component in config.namespaces.components if component.create}
+    assert printed == wanted | {"aicr-system", "aicr-validation"}
+    labels = server.store.get(NAMESPACES, "gpu-operator")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_the_project_admits_our_charts_into_component_namespaces(
+    server: KubeServer, config: ClusterConfig
+) -> None:
+    spec = server.store.get(APP_PROJECTS, "aicr", "argocd")["spec"]
+    base = "oci://111122223333.dkr.ecr.us-west-2.amazonaws.com/aicr/demo"
+    assert spec["sourceRepos"] == [f"{base}/charts/*", f"{base}/wrappers/*"]
+    assert spec["clusterResourceWhitelist"] == [{"group": "*", "kind": "*"}]
+    assert {found["namespace"] for found in spec["destinations"]} == {
+        component.name for component in config.namespaces.components
+    }
+    assert {found["server"] for found in spec["destinations"]} == {"https://kubernetes.default.svc"}
+
+
+def test_the_secret_is_there_and_holds_no_credentials(server: KubeServer) -> None:
+    secret = server.store.get(SECRETS, "aicr-registry", "argocd")
+    assert secret["metadata"]["labels"]["argocd.argoproj.io/secret-type"] == "repo-creds"
+    assert "url" in secret["data"]
+    assert secret["data"]["type"] == "b2Np"  # oci
+
+
+def test_static_credentials_are_the_administrators() -> None:
+    assert not kinds(load_cluster_config(PRIVATE), "Secret")
+
+
+def test_validation_brings_cluster_admin_only_when_enabled(server: KubeServer, config: ClusterConfig) -> None:
+    binding = server.store.get(CLUSTER_ROLE_BINDINGS, "aicr-validator")
+    assert binding["roleRef"]["name"] == "cluster-admin"
+    assert [subject["name"] for subject in binding["subjects"]] == ["aicr-validator"]
+    assert server.store.get(SERVICE_ACCOUNTS, "aicr-validation", "aicr-validation")
+    without = render(load_cluster_config(PRIVATE))
+    assert "cluster-admin" not in without
+    assert "name: aicr-validator" not in without
+
+
+def test_every_function_that_faces_the_cluster_has_rights_there(config: ClusterConfig) -> None:
+    facing = {function.name for function in FUNCTIONS if function.faces_kubernetes}
+    assert set(group_rights(config)) == facing
+
+
+def test_no_group_has_wildcards_or_touches_rbac(config: ClusterConfig) -> None:
+    for rights in group_rights(config).values():
+        for rule in [*rights.cluster, *(rule for rules in rights.namespaced.values() for rule in rules)]:
+            assert "*" not in [*rule["verbs"], *rule.get("resources", []), *rule.get("apiGroups", [])]
+            assert "rbac.authorization.k8s.io" not in rule.get("apiGroups", [])
+            assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+
+
+def may(server: KubeServer, function: str, verb: str, path: str) -> bool:
+    """Whether the function's group is let through to ``path``; what is there does not matter."""
+    cluster = Cluster(server.url, None, lambda: function)
+    try:
+        if verb == "get":
+            cluster.get(path)
+        elif verb == "list":
+            list(cluster.list(path))
+        elif verb == "delete":
+            cluster.delete(path)
+        elif verb == "patch":
+            cluster.merge(path, {"metadata": {"annotations": {"test": "1"}}})
+        else:
+            cluster.create(path, {"metadata": {"name": "test"}})
+    except PipelineError as error:
+        return "refuses" not in str(error)
+    return True
+
+
+JOBS_IN = "/apis/batch/v1/namespaces/{}/jobs"
+SYSTEM, VALIDATION = JOBS_IN.format("aicr-system"), JOBS_IN.format("aicr-validation")
+APPS = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
+PROJECT = "/apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/aicr"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io"
+NAMESPACE_LIST, NODES = "/api/v1/namespaces", "/api/v1/nodes"
+CREDS = "/api/v1/namespaces/argocd/secrets/aicr-registry"
+SYSTEM_SECRETS = "/api/v1/namespaces/aicr-system/secrets"
+
+ALLOWED = [
+    ("check_prerequisites", "get", CRD),
+    ("check_prerequisites", "get", PROJECT),
+    ("check_prerequisites", "list", NAMESPACE_LIST),
+    ("check_prerequisites", "get", "/version"),
+    ("take_snapshot", "create", SYSTEM),
+    ("take_snapshot", "list", NODES),
+    ("confirm_criteria", "create", SYSTEM),
+    ("render_bundle", "create", SYSTEM),
+    ("render_bundle", "create", SYSTEM_SECRETS),
+    ("assess_transition", "list", APPS),
+    ("assess_transition", "get", PROJECT),
+    ("assess_transition", "get", CRD),
+    ("check_gate", "get", f"{APPS}/gpu-operator"),
+    ("check_gate", "get", PROJECT),
+    ("apply_release", "create", APPS),
+    ("apply_release", "patch", f"{APPS}/gpu-operator"),
+    ("sweep_waiters", "patch", f"{APPS}/gpu-operator"),
+    ("sweep_waiters", "get", f"{SYSTEM}/a"),
+    ("sweep_waiters", "get", f"{VALIDATION}/a"),
+    ("sweep_waiters", "list", "/api/v1/namespaces/aicr-system/pods"),
+    ("sweep_waiters", "get", "/api/v1/namespaces/aicr-validation/configmaps/a"),
+    ("refresh_credentials", "patch", CREDS),
+    ("validate_deployment", "create", VALIDATION),
+    ("validate_deployment", "create", "/api/v1/namespaces/aicr-validation/configmaps"),
+]
+REFUSED = [
+    ("check_prerequisites", "list", APPS),
+    ("check_prerequisites", "get", CREDS),
+    ("take_snapshot", "create", VALIDATION),
+    ("take_snapshot", "get", f"{SYSTEM_SECRETS}/a"),
+    ("take_snapshot", "create", NAMESPACE_LIST),
+    ("render_bundle", "list", SYSTEM_SECRETS),
+    ("render_bundle", "get", CREDS),
+    ("assess_transition", "create", APPS),
+    ("check_gate", "patch", f"{APPS}/gpu-operator"),
+    ("apply_release", "delete", f"{APPS}/gpu-operator"),
+    ("apply_release", "list", APPS),
+    ("apply_release", "create", "/apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects"),
+    ("sweep_waiters", "create", SYSTEM),
+    ("sweep_waiters", "create", APPS),
+    ("sweep_waiters", "get", f"{SYSTEM_SECRETS}/a"),
+    ("refresh_credentials", "get", "/api/v1/namespaces/argocd/secrets/argocd-secret"),
+    ("refresh_credentials", "create", "/api/v1/namespaces/argocd/secrets"),
+    ("refresh_credentials", "delete", CREDS),
+    ("validate_deployment", "create", SYSTEM),
+    ("nobody", "list", NODES),
+]
+
+
+@pytest.mark.parametrize(("function", "verb", "path"), ALLOWED)
+def test_allowed(server: KubeServer, function: str, verb: str, path: str) -> None:
+    assert may(server, function, verb, path)
+
+
+@pytest.mark.parametrize(("function", "verb", "path"), REFUSED)
+def test_refused(server: KubeServer, function: str, verb: str, path: str) -> None:
+    assert not may(server, function, verb, path)
