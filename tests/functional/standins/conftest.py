@@ -1,10 +1,13 @@
 """A registry and a cluster store for the stand-ins."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from local.kube import KubeServer
 from local.registry import LocalRegistry, TokenIssuer
+from tests.functional.standins.cluster import Cluster
 from tests.functional.standins.support import Registry
 
 
@@ -12,3 +15,13 @@ from tests.functional.standins.support import Registry
 def registry() -> Iterator[Registry]:
     with LocalRegistry(TokenIssuer()) as server:
         yield Registry(server)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Cluster]:
+    with KubeServer(authenticate=lambda token: None) as server:  # Pods have tokens of their own
+        made = Cluster(server, tmp_path)
+        made.kubelet.start()
+        yield made
+        made.kubelet.stop()
+        assert not any((tmp_path).iterdir()), "a Pod's folder was left behind"

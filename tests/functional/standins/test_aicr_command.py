@@ -13,6 +13,8 @@ import pytest
 import yaml
 from aicr_pipeline.decide.bundle import read_bundle
 
+from local.argocd.manifests import target
+from local.helm import helm_binary
 from tests.functional.standins.support import Registry
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -197,3 +199,21 @@ def test_a_folder_of_the_real_command_is_handed_out_as_it_is(tmp_path: Path, cap
     )
     assert changed.returncode == 0, changed.stderr
     assert len(read_bundle(files_of(tmp_path / "changed")).releases) == 17
+
+
+def test_wrappers_render_with_helm_into_declared_namespaces(recipe: Path, tmp_path: Path) -> None:
+    render(recipe, str(tmp_path / "bundle"))
+    bundle = read_bundle(files_of(tmp_path / "bundle"))
+    wrappers = [release for release in bundle.releases if release.kind == "wrapper"]
+    for release in wrappers:
+        folder = next((tmp_path / "bundle").glob(f"*-{release.name}"))
+        done = subprocess.run(
+            [helm_binary(), "template", release.name, folder, "--namespace", str(release.namespace)],
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
+        rendered = target("", yaml.safe_load_all(done.stdout), str(release.namespace))
+        assert rendered.resources
+        assert {item.namespace for item in rendered.resources} <= {"", release.namespace}

@@ -11,7 +11,7 @@ from local.argocd.credentials import find_credentials
 from local.argocd.manifests import Resource, target
 from local.argocd.project import resource_error, source_permitted, spec_errors
 from local.argocd.reconcile import auto_sync, compared, not_loaded, refresh_reason
-from local.argocd.scenario import Fault, Scenario
+from local.argocd.scenario import FOLDER, Fault, Scenario
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 900_000, UTC)
 URL = "oci://registry.example/aicr/demo/charts/gpu-operator"
@@ -155,3 +155,9 @@ def test_a_scenario_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     scenario = Scenario.load(path)
     assert scenario.fault("a", 1).operation == "Failed"
     assert scenario.fault("a", 2) == Fault()
+
+
+def test_the_shipped_scenarios_can_be_read() -> None:
+    names = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    assert names
+    assert all(Scenario.named(name).applications for name in names)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aicr_pipeline.decide.application import REQUEST_ID
+from aicr_pipeline.decide.readiness import readiness
 
 from local.argocd import ArgoCdSettings, ArgoCdStandin, Fault, Scenario, install_crds
 from local.helm import helm_binary
@@ -99,7 +101,7 @@ class Bench:
         self.patch(
             {
                 "operation": {
-                    "info": [{"name": "request", "value": request}],
+                    "info": [{"name": REQUEST_ID, "value": request}],
                     "sync": {"revision": revision, "prune": True, "syncOptions": ["ServerSideApply=true"]},
                     "retry": {"limit": 0},
                 },
@@ -141,10 +143,12 @@ def test_a_sync_at_a_digest_goes_from_missing_to_healthy(bench: Bench, registry:
     app = bench.until(lambda status, _: status.get("health", {}).get("status") == "Progressing")
     state = app["status"]["operationState"]
     assert (state["phase"], state["syncResult"]["revision"]) == ("Succeeded", digest)
-    assert state["operation"]["info"] == [{"name": "request", "value": "r-1"}]
+    assert readiness(app, digest, "r-1").state == "waiting"
     assert "operation" not in app
     app = bench.until(synced_and_healthy)
     status = app["status"]
+    assert readiness(app, digest, "r-1").state == "ready"
+    assert readiness(app, digest, "r-2").state == "waiting"
     assert status["reconciledAt"] >= status["operationState"]["finishedAt"]
     assert status["resources"] == [
         {
@@ -190,6 +194,7 @@ def test_a_chart_that_writes_elsewhere_fails_at_sync_with_the_projects_words(
     app = bench.until(lambda status, _: status.get("operationState", {}).get("phase") == "Failed")
     state = app["status"]["operationState"]
     assert state["message"] == "one or more synchronization tasks are not valid"
+    assert "namespace kube-system is not permitted in project 'aicr'" in readiness(app, digest, "r-1").message
     refused = state["syncResult"]["resources"]
     assert [item["message"] for item in refused] == [
         "namespace kube-system is not permitted in project 'aicr'"
