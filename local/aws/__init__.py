@@ -18,7 +18,7 @@ LocalAws(cdk_out: Path, stack: str, *, workdir: Path,
          ecr_token: Callable[[str], EcrToken] | None = None,   role ARN -> what GetAuthorizationToken answers
          max_processes: int = 6, soft_processes: int = 3, idle_seconds: float = 5.0,
          preload: Sequence[str] = PRELOAD,             modules each child has imported already (forked)
-         schedule_scale: float = 1.0,                  2.0 fires rate() schedules twice as often, 0 only by fire()
+         schedule_scale: float = 1.0,                  2.0: rate() twice as often, 0: only by fire()
          retry_delays: Sequence[float] = (0.5, 1.0),   between attempts of asynchronous invocations
          allow_unknown: Collection[str] = ())          resource types to record although unknown
     .start() / .stop() / context manager

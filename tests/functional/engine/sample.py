@@ -14,6 +14,36 @@ TRUST = {
     ],
 }
 
+_OBJECTS = {"Fn::Join": ["", [{"Fn::GetAtt": ["Ledger", "Arn"]}, "/*"]]}
+LEDGER_POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "s3:*",
+            "Resource": [{"Fn::GetAtt": ["Ledger", "Arn"]}, _OBJECTS],
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "s3:PutObject",
+            "Resource": _OBJECTS,
+            "Condition": {
+                "Null": {"s3:if-none-match": "true"},
+                "Bool": {"s3:ObjectCreationOperation": "true"},
+            },
+        },
+        {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion"],
+            "Resource": _OBJECTS,
+        },
+    ],
+}
+
 _ALL = list(HANDLERS)
 
 
@@ -94,6 +124,10 @@ def template() -> dict[str, Any]:
                     "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}},
                 },
             },
+        },
+        "LedgerPolicy": {
+            "Type": "AWS::S3::BucketPolicy",
+            "Properties": {"Bucket": {"Ref": "Ledger"}, "PolicyDocument": LEDGER_POLICY},
         },
         "Table": {
             "Type": "AWS::DynamoDB::Table",

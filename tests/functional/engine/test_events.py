@@ -113,6 +113,27 @@ def test_publish_fills_the_outbox_and_reaches_functions(engine: LocalAws) -> Non
     assert record["EventSubscriptionArn"].startswith(topic)
 
 
+def test_topics_reach_queues(engine: LocalAws) -> None:
+    drain(engine, "Heard")
+    topic = engine.physical("Topic")
+    queue = engine.resources["Heard"].attributes["Arn"]
+    engine.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
+    engine.client("sns").publish(TopicArn=topic, Subject="S", Message="to the queue")
+    (message,) = drain(engine, "Heard")
+    assert json.loads(message["Body"])["Message"] == "to the queue"
+
+
+def test_an_event_may_come_twice(engine: LocalAws) -> None:
+    bucket = engine.physical("Inbox")
+    engine.client("s3").put_object(Bucket=bucket, Key="rollouts/twice/decision.json", Body=b"{}")
+    event = engine.events[-1]
+    engine.emit({**event, "replay-name": "again"})
+    engine.quiet()
+    same = [e for e in kept(engine) if e.get("id") == event["id"]]
+    assert [e.get("replay-name") for e in same].count("again") == 1
+    assert len(same) == 2
+
+
 def test_schedule_fires_with_its_input(engine: LocalAws) -> None:
     engine.quiet()
     first = [e for e in kept(engine) if e.get("from") == "schedule"]

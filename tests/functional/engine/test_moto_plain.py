@@ -185,5 +185,21 @@ def test_plain_s3_events_share_one_id(plain: Clients) -> None:
     assert kinds.count("Object Tags Added") == 2, "nobody set a tag"
 
 
+def test_plain_bucket_policies_have_no_conditions(plain: Clients) -> None:
+    s3 = plain("s3")
+    s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": "arn:aws:s3:::bucket/*",
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}, "Null": {"s3:if-none-match": "true"}},
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [deny]})
+    s3.put_bucket_policy(Bucket="bucket", Policy=policy)
+    with pytest.raises(ClientError, match="403"):
+        s3.put_object(Bucket="bucket", Key="k", Body=b"1", IfNoneMatch="*")
+
+
 def test_plain_account_is_motos_own(plain: Clients) -> None:
     assert plain("sts").get_caller_identity()["Account"] == "123456789012"

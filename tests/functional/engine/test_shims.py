@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws import LocalAws, shims
+from local.aws import EngineError, LocalAws, bucket_policies, shims
 from local.aws.patches import Patches
 from tests.functional.engine.signing import DIGEST, signed, verify
 
@@ -37,6 +37,24 @@ def test_ecr_tokens_follow_the_role(engine: LocalAws) -> None:
     assert engine.identity_of("AKIAUNKNOWN000000000") is None
     with pytest.raises(ClientError, match="No role of this stack"):
         engine.client("ecr").get_authorization_token()
+
+
+def test_bucket_policy_makes_the_ledger_write_once(engine: LocalAws) -> None:
+    s3, ledger = engine.client("s3"), engine.physical("Ledger")
+    with pytest.raises(ClientError, match="AccessDenied") as refused:
+        s3.put_object(Bucket=ledger, Key="plans/a.json", Body=b"1")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    s3.put_object(Bucket=ledger, Key="plans/a.json", Body=b"1", IfNoneMatch="*")
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        s3.put_object(Bucket=ledger, Key="plans/a.json", Body=b"2", IfNoneMatch="*")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        s3.delete_object(Bucket=ledger, Key="plans/a.json")
+    listed = s3.delete_objects(Bucket=ledger, Delete={"Objects": [{"Key": "plans/a.json"}]})
+    assert [e["Code"] for e in listed["Errors"]] == ["AccessDenied"]
+    assert s3.get_object(Bucket=ledger, Key="plans/a.json")["Body"].read() == b"1"
+    unknown = {"Effect": "Deny", "Condition": {"StringEquals": {"aws:PrincipalArn": "x"}}}
+    with pytest.raises(EngineError, match="aws:PrincipalArn"):
+        bucket_policies.check({"Statement": [unknown]})
 
 
 def test_patches_are_undone() -> None:
