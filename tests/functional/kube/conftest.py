@@ -1,7 +1,7 @@
 """The cluster that these tests talk to: the embedded one, and a real API server where one is at hand.
 
-With KUBEBUILDER_ASSETS (a folder with `kube-apiserver` and `etcd`, as envtest has it) every test that
-asks for `cluster` runs a second time against the real server. Tests of what controllers do ask for `embedded`.
+With KUBEBUILDER_ASSETS (a folder with `kube-apiserver` and `etcd`, as envtest has it) every test that asks
+for `cluster` runs a second time against the real server. Tests of what controllers do ask for `embedded`.
 """
 
 from __future__ import annotations

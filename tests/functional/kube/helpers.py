@@ -48,9 +48,16 @@ class Cluster:
             configuration.api_key["authorization"] = f"Bearer {token}"
         return client.ApiClient(configuration)
 
-    def send(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> Answer:
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        media_type: str = "application/json",
+        token: str = "admin-token",
+    ) -> Answer:
         """A request as it stands: the client's typed methods refuse malformed bodies themselves."""
-        headers = {"Authorization": "Bearer admin-token", "Content-Type": media_type}
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": media_type}
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         with urllib3.PoolManager(cert_reqs="CERT_NONE") as pool:
             answer = pool.request(
