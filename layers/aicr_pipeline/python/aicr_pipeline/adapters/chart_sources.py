@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
 from aicr_pipeline.adapters.http import Counters, Transport
@@ -21,9 +21,11 @@ from aicr_pipeline.decide.chart_package import CONFIG_TYPE, CONTENT_TYPE, tag_of
 from aicr_pipeline.decide.helm_index import IndexEntry, find_version
 from aicr_pipeline.decide.upstreams import rewrite
 from aicr_pipeline.errors import PipelineError, TransientError
-from aicr_pipeline.model.config import Registry
-from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
+
+if TYPE_CHECKING:
+    from aicr_pipeline.model.config import Registry
+    from aicr_pipeline.model.plan import UpstreamSource
 
 #: Charts are kilobytes; larger ones go to the disk of the function.
 _IN_MEMORY = 4 * 1024 * 1024
@@ -46,7 +48,7 @@ class Blob:
 class IndexedChart:
     """What an https repository's index says of the version wanted."""
 
-    source: UpstreamSource
+    source: "UpstreamSource"
     entry: IndexEntry
     #: Absolute, in the index's order.
     urls: tuple[str, ...]
@@ -65,7 +67,7 @@ class Descriptor:
 class RegistryChart:
     """A chart in a publisher's registry: its manifest, and the blobs that manifest names."""
 
-    source: UpstreamSource
+    source: "UpstreamSource"
     name: str
     tag: str
     manifest: Manifest
@@ -94,7 +96,7 @@ class ChartSources:
     upstreams: Mapping[str, str] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
 
-    def find_indexed(self, source: UpstreamSource) -> IndexedChart:
+    def find_indexed(self, source: "UpstreamSource") -> IndexedChart:
         """Look one version up in an https repository: one request, redirects apart.
 
         Raises
@@ -142,7 +144,7 @@ class ChartSources:
         passing = [error for error in problems if isinstance(error, TransientError)]
         raise (passing or problems)[-1]
 
-    def find_in_registry(self, source: UpstreamSource) -> RegistryChart:
+    def find_in_registry(self, source: "UpstreamSource") -> RegistryChart:
         """Look one version up in a publisher's registry: one request, a token's two apart.
 
         The tag is the version as asked; only where that is absent, the version with or without ``v``.
@@ -205,7 +207,7 @@ class ChartSources:
         return Blob(f"sha256:{digest.hexdigest()}", size, file)
 
 
-def plain_hosts(registry: Registry) -> frozenset[str]:
+def plain_hosts(registry: "Registry") -> frozenset[str]:
     """The hosts that plain http may be used with, which is what the configuration says and no more.
 
     They are the registry itself with ``plainHttp``, ``http://`` addresses of ``upstreams``, and with

@@ -14,6 +14,7 @@ A registry with a token service takes 2 more, a redirect 1 more.
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aicr_pipeline.adapters.chart_sources import Blob, ChartSources, content_digest
 from aicr_pipeline.adapters.http import Counters, Transport
@@ -32,8 +33,10 @@ from aicr_pipeline.decide.chart_package import (
     wrapper_tag,
 )
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
+
+if TYPE_CHECKING:
+    from aicr_pipeline.model.plan import UpstreamSource
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class MirrorResult:
     bytes: int
 
 
-def mirror_chart(source: UpstreamSource, destination: Destination) -> MirrorResult:
+def mirror_chart(source: "UpstreamSource", destination: Destination) -> MirrorResult:
     """Copy a publisher's chart to ``<prefix>/charts/<chart>``.
 
     Parameters
@@ -135,7 +138,7 @@ def mirror_wrapper(release: str, files: Mapping[str, bytes], destination: Destin
 
 
 def _from_registry(
-    source: UpstreamSource, sources: ChartSources, destination: Destination, counters: Counters
+    source: "UpstreamSource", sources: ChartSources, destination: Destination, counters: Counters
 ) -> MirrorResult:
     found = sources.find_in_registry(source)
     target = destination.repository("charts", found.name, counters)
@@ -154,7 +157,7 @@ def _from_registry(
 
 
 def _from_index(
-    source: UpstreamSource, sources: ChartSources, destination: Destination, counters: Counters
+    source: "UpstreamSource", sources: ChartSources, destination: Destination, counters: Counters
 ) -> MirrorResult:
     found = sources.find_indexed(source)
     target = destination.repository("charts", source.chart, counters)
