@@ -36,9 +36,9 @@ begins with an ADDED for everything that exists. ``watch.close()``, callable fro
 iteration at once, and so does stopping the server; ``watch.next(timeout)`` waits for one event or returns
 None. Nothing polls.
 
-ValidatingAdmissionPolicies and their bindings are stored but not evaluated; nor are limits on who may hand out
-rights (`escalate`, `bind`). Argo CD's kinds are served after ``local.kube.argocd_crds.install(store)`` or once the
-real definitions are applied.
+ValidatingAdmissionPolicies and their bindings are stored but not evaluated; nor is it checked that nobody
+hands out more rights than they have (`escalate`, `bind`). Argo CD's kinds are served after
+``local.kube.argocd_crds.install(store)``, or once the real definitions are applied.
 
 As on the real server: a Pod that has ``spec.nodeName`` and is not finished is only marked by a delete
 (``deletionTimestamp``); the kubelet ends it with ``DeleteOptions(grace_seconds=0)``. Jobs deleted without a
