@@ -14,6 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -375,4 +376,9 @@ def _endpoint(backend: Any, token: str) -> Any | None:
 
 
 def history(execution: Any) -> list[dict[str, Any]]:
-    return copy.deepcopy(list(execution.to_history_output()["events"]))
+    """The events so far as GetExecutionHistory gives them to boto3 users: timestamps are datetimes."""
+    events = copy.deepcopy(list(execution.to_history_output()["events"]))
+    for event in events:
+        if isinstance(event["timestamp"], str):
+            event["timestamp"] = datetime.fromisoformat(event["timestamp"])
+    return events

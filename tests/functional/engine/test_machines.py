@@ -105,6 +105,10 @@ def test_fail_state_and_its_event(engine: LocalAws) -> None:
     answer(engine, "refused-main", {"yes": False})
     done = engine.wait_execution(arn, timeout=10)
     assert (done.status, done.error, done.cause) == ("FAILED", "Rejected", "a person said no")
+    told = engine.client("stepfunctions").get_execution_history(executionArn=arn)["events"]
+    seen = engine.history(arn)
+    assert [e["type"] for e in seen] == [e["type"] for e in told]
+    assert abs(seen[0]["timestamp"] - told[0]["timestamp"]).total_seconds() < 0.01
     engine.quiet()
     first, last = status_events(engine, arn)
     assert first["detail"]["status"] == "RUNNING"
