@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ import yaml
 
 from local.aicr.errors import AicrError, Code
 
+_JSON = "application/json"
+_APPLY = "application/apply-patch+yaml"
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=20.0)
 _RETRIES = urllib3.Retry(total=2, backoff_factor=0.2, status=0)
 
@@ -69,22 +72,62 @@ class Cluster:
 
     def get(self, path: str) -> dict[str, Any]:
         """GET one object or list; raises ApiError."""
-        return self._request("GET", path)
+        return cast("dict[str, Any]", json.loads(self._send("GET", path).data))
 
     def apply(self, path: str, body: dict[str, Any], *, manager: str = "aicr") -> dict[str, Any]:
         """Server-side apply with force, as the command writes its ConfigMaps."""
-        return self._request("PATCH", f"{path}?fieldManager={manager}&force=true", body)
+        data = self._send("PATCH", f"{path}?fieldManager={manager}&force=true", _APPLY, body).data
+        return cast("dict[str, Any]", json.loads(data))
 
-    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        """POST an object; raises ApiError."""
+        self._send("POST", path, _JSON, body)
+
+    def delete(self, path: str, propagation: str = "Background") -> None:
+        """DELETE an object; one that is gone is no error."""
+        try:
+            self._send("DELETE", path, _JSON, {"propagationPolicy": propagation})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def text(self, path: str) -> str:
+        """GET something that is no JSON: a log."""
+        return self._send("GET", path).data.decode(errors="replace")
+
+    def watch(self, path: str, seconds: int) -> Iterator[dict[str, Any]]:
+        """Objects as they are and as they change, for at most ``seconds``."""
+        joint = "&" if "?" in path else "?"
+        answer = self._send("GET", f"{path}{joint}watch=true&timeoutSeconds={seconds}", stream=True)
+        rest = b""
+        try:
+            for chunk in answer.stream():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        yield json.loads(line)["object"]
+        finally:
+            answer.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        content_type: str = "",
+        body: dict[str, Any] | None = None,
+        *,
+        stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
         headers = {**self._headers, "Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/apply-patch+yaml"
+        if content_type:
+            headers["Content-Type"] = content_type
         try:
             answer = self._pool.request(
                 method,
                 self._server + path,
                 headers=headers,
                 body=json.dumps(body) if body is not None else None,
+                preload_content=not stream,
             )
         except urllib3.exceptions.HTTPError as error:
             raise AicrError(
@@ -92,7 +135,7 @@ class Cluster:
             ) from error
         if answer.status >= 400:
             raise ApiError(answer.status, f"{method} {path}: {answer.status} {_message(answer.data)}")
-        return cast("dict[str, Any]", json.loads(answer.data))
+        return answer
 
 
 def _named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def _digest(content: bytes) -> str:
 def _minimal_report(report: dict[str, Any]) -> dict[str, Any]:
     kept = deepcopy(report)
     for test in kept["results"]["tests"]:
-        for field in ("message", "stdout", "extra"):
+        for field in ("message", "stdout"):
             test.pop(field, None)
     return kept
 

@@ -1,4 +1,4 @@
-"""``validate``: the deployment phase against what Argo CD reports, its CTRF report and its evidence."""
+"""``validate``: the deployment phase, a Job for each check, then the CTRF report and the evidence."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 from local.aicr import AICR_VERSION, evidence
 from local.aicr.artifact import Reference, pack, push, read_folder
-from local.aicr.checks import Result, World, report, run_checks
-from local.aicr.cluster import ApiError, Cluster
+from local.aicr.checks import Result, checks_of, report
+from local.aicr.cluster import Cluster
 from local.aicr.constraints import measured, satisfied
 from local.aicr.documents import now, read_document, write_document
 from local.aicr.errors import AicrError, Code, log
+from local.aicr.launcher import run_checks
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,9 @@ def run(settings: Settings) -> None:
     snapshot, _ = read_document(settings.snapshot, settings.kubeconfig)
     check_constraints(recipe, snapshot)
     start = _milliseconds()
-    results = run_checks(_world(recipe, settings.kubeconfig))
+    cluster = Cluster.from_environment(settings.kubeconfig)
+    results = run_checks(cluster, settings.namespace, recipe, snapshot, checks_of(recipe))
     document = report(results, AICR_VERSION, start, _milliseconds(), now())
-    for result in results:
-        log("validator completed", name=result.name, status=result.status)
     write_document(settings.output, document, output_format="json", kubeconfig=settings.kubeconfig)
     if settings.attestation:
         _emit(settings, recipe, snapshot, document, settings.attestation)
@@ -74,18 +74,6 @@ def check_constraints(recipe: dict[str, Any], snapshot: dict[str, Any]) -> None:
                 Code.INVALID_REQUEST,
                 f"constraint {item['name']} not met: wanted {item['value']}, found {actual or 'nothing'}",
             )
-
-
-def _world(recipe: dict[str, Any], kubeconfig: str | None) -> World:
-    cluster = Cluster.from_environment(kubeconfig)
-    try:
-        items = cluster.get("/apis/argoproj.io/v1alpha1/namespaces/argocd/applications").get("items") or []
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        items = []  # no Argo CD: every component is missing, which the checks then say
-    nodes = cluster.get("/api/v1/nodes").get("items") or []
-    return World(recipe, {item["metadata"]["name"]: item for item in items}, nodes)
 
 
 def _emit(

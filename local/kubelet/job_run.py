@@ -20,7 +20,7 @@ from local.kubelet import objects
 from local.kubelet.mounts import environment, kubeconfig, mount_table, prepare_volumes, rewrite
 from local.kubelet.objects import Object
 from local.kubelet.process import ContainerProcess
-from local.kubelet.settings import KubeletSettings
+from local.kubelet.settings import KubeletSettings, entrypoint
 
 _CONTROLLER = WriteOptions(manager="kube-controller-manager")
 _KUBELET = WriteOptions(manager="kubelet")
@@ -165,8 +165,9 @@ class JobRun:
         folder = self._folder / "containers" / container["name"]
         folder.mkdir(parents=True)
         mounts = mount_table(container, folders)
-        mounts[container.get("terminationMessagePath", "/dev/termination-log")] = str(folder / "message")
-        command = [*(container.get("command") or ["aicr"])]
+        message = str(folder / "message")
+        mounts[container.get("terminationMessagePath", "/dev/termination-log")] = message
+        command = [*(container.get("command") or [entrypoint(str(container.get("image", "")))])]
         program = self._settings.commands.get(command[0], (command[0],))
         arguments = [*command[1:], *(container.get("args") or [])]
         variables = environment(container, pod, self._lookup)
@@ -179,6 +180,7 @@ class JobRun:
                 "HOME": str(folder),
                 "TMPDIR": str(folder),
                 "KUBECONFIG": str(config),
+                "TERMINATION_MESSAGE_PATH": message,
                 **{key: rewrite(value, mounts) for key, value in variables.items()},
             },
             folder,

@@ -16,7 +16,15 @@ _PASSED = ("PATH", "LANG", "AICR_SAMPLE_BUNDLE")
 def default_commands() -> dict[str, tuple[str, ...]]:
     """What ``aicr`` is here: the program ``AICR_BIN`` names, else the stand-in."""
     binary = os.environ.get("AICR_BIN")
-    return {"aicr": tuple(shlex.split(binary)) if binary else (sys.executable, "-m", "local.aicr")}
+    return {
+        "aicr": tuple(shlex.split(binary)) if binary else (sys.executable, "-m", "local.aicr"),
+        "aicr-validator": (sys.executable, "-m", "local.aicr.validator"),
+    }
+
+
+def entrypoint(image: str) -> str:
+    """The command of a container that names none: what its image starts."""
+    return "aicr-validator" if "/aicr-validators/" in image else "aicr"
 
 
 def default_environment() -> dict[str, str]:

@@ -6,14 +6,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aicr_pipeline.model.config import load_cluster_config
+
+from infra.cluster_rbac import job_accounts
+from local.aicr import AICR_VERSION
 from local.kube import KubeServer
-from local.kube.resources import CLUSTER_ROLE_BINDINGS, JOBS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from local.kube.options import WriteOptions
+from local.kube.resources import JOBS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from local.kubelet import Kubelet, KubeletSettings
 from local.kubelet.settings import default_commands
 from tests.functional.standins.support import eventually
 
 IMAGE = "ghcr.io/nvidia/aicr@sha256:" + "a" * 64
+VALIDATOR_IMAGE = f"ghcr.io/nvidia/aicr-validators/deployment:{AICR_VERSION}"
 NAMESPACE = "aicr-system"
+DEMO = Path(__file__).resolve().parents[3] / "clusters" / "demo.yaml"
 GPU = {"eks.amazonaws.com/nodegroup": "gpu"}
 Object = dict[str, Any]
 
@@ -60,18 +67,9 @@ class Cluster:
         for namespace in (NAMESPACE, "aicr-validation"):
             self.store.create(NAMESPACES, {"metadata": {"name": namespace}})
             self.store.create(SERVICE_ACCOUNTS, {"metadata": {"name": "aicr"}}, namespace=namespace)
-            self.store.create(
-                CLUSTER_ROLE_BINDINGS,
-                {
-                    "metadata": {"name": f"test-{namespace}"},
-                    "roleRef": {
-                        "apiGroup": "rbac.authorization.k8s.io",
-                        "kind": "ClusterRole",
-                        "name": "cluster-admin",
-                    },
-                    "subjects": [{"kind": "ServiceAccount", "name": "aicr", "namespace": namespace}],
-                },
-            )
+        # The accounts of AICR's Jobs have exactly the rights that the cluster's manifests give them.
+        for manifest in job_accounts(load_cluster_config(DEMO)):
+            self.store.apply(manifest, options=WriteOptions(manager="setup", force=True))
         commands = default_commands() | {"python": (sys.executable, "-c"), "sleep": ("sleep",)}
         self.kubelet = Kubelet(
             self.store,
@@ -79,7 +77,7 @@ class Cluster:
             settings=KubeletSettings(
                 server=server.url,
                 token=server.service_account_token,
-                images=frozenset({IMAGE}),
+                images=frozenset({IMAGE, VALIDATOR_IMAGE}),
                 commands=commands,
             ),
         )

@@ -43,7 +43,8 @@ def test_a_snapshot_job_writes_what_the_pipeline_reads(bench: Cluster) -> None:
         {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
     ]
     args = ["snapshot", "-o", f"cm://{NAMESPACE}/run-1-snapshot"]
-    bench.run("run-1-snapshot", {"command": ["aicr"], "args": args, "env": environment})
+    container = {"command": ["aicr"], "args": args, "env": environment}
+    bench.run("run-1-snapshot", container, serviceAccountName="aicr-snapshot")
     bench.ended("run-1-snapshot", "Complete")
     found = bench.store.get(CONFIG_MAPS, "run-1-snapshot", namespace=NAMESPACE)
     assert found["metadata"]["labels"]["app.kubernetes.io/component"] == "Snapshot"
@@ -92,7 +93,7 @@ def test_without_the_right_to_see_nodes_the_snapshot_is_empty_and_the_job_ends_w
 def validate(bench: Cluster, registry: Registry, name: str) -> None:
     """A validation Job as the pipeline makes it, its inputs and its login."""
     recipe = to_yaml(resolve(dict(profile.CRITERIA)))
-    snapshot = bench.store.get(CONFIG_MAPS, "snapshot", namespace="aicr-validation")["data"]["snapshot.yaml"]
+    snapshot = bench.store.get(CONFIG_MAPS, "snapshot", namespace=NAMESPACE)["data"]["snapshot.yaml"]
     for suffix, text in (("input-recipe", recipe), ("input-snapshot", snapshot)):
         bench.store.create(
             CONFIG_MAPS,
@@ -120,7 +121,13 @@ def validate(bench: Cluster, registry: Registry, name: str) -> None:
         "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "auth", "mountPath": "/auth"}],
     }
     volumes = [{"name": "work", "emptyDir": {}}, {"name": "auth", "secret": {"secretName": name}}]
-    bench.run(name, container, namespace="aicr-validation", volumes=volumes)
+    bench.run(
+        name,
+        container,
+        namespace="aicr-validation",
+        volumes=volumes,
+        serviceAccountName="aicr-validation",
+    )
 
 
 def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry: Registry) -> None:
@@ -131,10 +138,10 @@ def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry
         status = {"sync": {"status": "Synced"}, "health": {"status": "Healthy"}}
         body = {"metadata": {"name": name}, "spec": {"project": "aicr"}, "status": status}
         bench.store.create(APPLICATIONS, body, namespace="argocd")
-    args = ["snapshot", "-o", "cm://aicr-validation/snapshot"]
+    args = ["snapshot", "-o", "cm://aicr-system/snapshot"]
     environment = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
-    bench.run("snapshot", {"args": args, "env": environment}, namespace="aicr-validation")
-    bench.ended("snapshot", "Complete", "aicr-validation")
+    bench.run("snapshot", {"args": args, "env": environment}, serviceAccountName="aicr-snapshot")
+    bench.ended("snapshot", "Complete")
 
     validate(bench, registry, "good")
     bench.ended("good", "Complete", "aicr-validation")
@@ -159,6 +166,11 @@ def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry
     assert [item["message"] for item in failed] == ["nvsentinel: Degraded, Synced"]
     terminated = bench.pod("bad", "aicr-validation")["status"]["containerStatuses"][0]["state"]["terminated"]
     assert terminated["exitCode"] == 8
+    # The validators' Jobs and inputs are gone; only our own are left.
+    left = {item["metadata"]["name"] for item in bench.store.list(JOBS, namespace="aicr-validation")}
+    assert left == {"good", "bad"}
+    maps = {item["metadata"]["name"] for item in bench.store.list(CONFIG_MAPS, namespace="aicr-validation")}
+    assert not [name for name in maps if name.startswith("aicr-")]
 
 
 RUNTIME = b"""\
@@ -181,8 +193,6 @@ spec:
 
 def start_render(bench: Cluster, registry: Registry, name: str, runtime: bytes, password: str) -> Object:
     """The Job that the pipeline itself makes, and the Secret it owns."""
-    if bench.store.find(SERVICE_ACCOUNTS, "aicr-render", namespace=NAMESPACE) is None:
-        bench.store.create(SERVICE_ACCOUNTS, {"metadata": {"name": "aicr-render"}}, namespace=NAMESPACE)
     push = PushTarget(f"{registry.host}/aicr/demo/bundles/demo:{name}", plain_http=True)
     body = render_job(name, "run-1", IMAGE, parse_runtime(runtime), push)
     job = bench.store.create(JOBS, body, namespace=NAMESPACE)
