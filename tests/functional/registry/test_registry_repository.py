@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import io
+import json
 import subprocess
 import tracemalloc
 import uuid
@@ -10,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import urllib3
 from aicr_pipeline.adapters.registry import Reference, Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import FixedCredentials, basic
 from aicr_pipeline.adapters.registry_errors import (
@@ -23,7 +25,7 @@ from aicr_pipeline.decide.chart_package import CONFIG_TYPE, CONTENT_TYPE, digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
-from local.registry import LocalRegistry, Scope, TokenIssuer
+from local.registry import FileStore, LocalRegistry, Scope, TokenIssuer
 from tests.functional.registry.conftest import Registry, patient
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -272,3 +274,90 @@ def test_public_ecr_is_no_destination() -> None:
         with pytest.raises(PipelineError) as caught:
             call()
         assert caught.value.reason == Reason.InvalidConfiguration
+
+
+# What clients other than ours do: the same requests against every registry.
+
+
+class Http:
+    """Requests as they are, with the right password."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.pool = urllib3.PoolManager(retries=False)
+
+    def __call__(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> urllib3.BaseHTTPResponse:
+        url = path if path.startswith("http") else f"http://{self.registry.host}{path}"
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent["Authorization"] = basic(self.registry.user, self.registry.password)
+        return self.pool.request(method, url, body=body, headers=sent, timeout=10)
+
+
+def test_uploads_may_come_in_pieces(registry: Registry) -> None:
+    http, repository = Http(registry), name()
+    answer = http("POST", f"/v2/{repository}/blobs/uploads/", Content_Length="0")
+    for at, piece in ((0, b"first "), (6, b"second")):
+        where = answer.headers["Location"]
+        answer = http(
+            "PATCH", where, piece, Content_Range=f"{at}-{at + 5}", Content_Type="application/octet-stream"
+        )
+        assert (answer.status, answer.headers["Range"]) == (202, f"0-{at + 5}")
+    where = answer.headers["Location"]
+    digest = digest_of(b"first second")
+    done = http("PUT", f"{where}{'&' if '?' in where else '?'}digest={digest}")
+    assert (done.status, done.headers["Docker-Content-Digest"]) == (201, digest)
+    part = http("GET", f"/v2/{repository}/blobs/{digest}", Range="bytes=6-")
+    assert (part.status, part.data) == (206, b"second")
+
+
+def test_a_mount_from_elsewhere_becomes_an_upload(registry: Registry) -> None:
+    query = f"mount={digest_of(b'absent')}&from=aicr/other"
+    answer = Http(registry)("POST", f"/v2/{name()}/blobs/uploads/?{query}", Content_Length="0")
+    assert answer.status == 202
+
+
+def test_tags_are_listed(registry: Registry) -> None:
+    repository = name()
+    push(registry.repository(repository), "1.0.0")
+    push(registry.repository(repository), "0.9.0")
+    listed = json.loads(Http(registry)("GET", f"/v2/{repository}/tags/list").data)
+    assert (listed["name"], sorted(listed["tags"])) == (repository, ["0.9.0", "1.0.0"])
+
+
+def test_without_a_password_the_way_in_is_named(registry: Registry) -> None:
+    answer = urllib3.request(
+        "GET", f"http://{registry.host}/v2/{name()}/manifests/1", retries=False, timeout=10
+    )
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+
+
+def test_a_manifest_without_its_blobs_is_not_taken(registry: Registry) -> None:
+    document = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG_TYPE, "digest": digest_of(b"never pushed"), "size": 12},
+        "layers": [],
+    }
+    answer = Http(registry)(
+        "PUT", f"/v2/{name()}/manifests/1", json.dumps(document).encode(), Content_Type=MANIFEST
+    )
+    assert answer.status in (400, 404)
+    assert b"BLOB_UNKNOWN" in answer.data
+
+
+def test_a_folder_keeps_everything_over_a_restart(tmp_path: Path) -> None:
+    issuer = TokenIssuer()
+    user, password, _ = issuer.issue()
+    repository = name()
+    with LocalRegistry(issuer, FileStore(tmp_path)) as local:
+        manifest, digest = push(Registry("files", local.host, user, password).repository(repository))
+    with LocalRegistry(issuer, FileStore(tmp_path)) as local:
+        again = Registry("files", local.host, user, password).repository(repository)
+        found = again.get_manifest("1.0.0")
+        assert found is not None
+        assert (found.content, found.digest, found.media_type) == (manifest, digest, MANIFEST)
+        assert again.blob_exists(digest_of(b"content"))
+    assert not list(tmp_path.rglob(".*"))

@@ -104,7 +104,8 @@ def mirror_chart(source: "UpstreamSource", destination: Destination) -> MirrorRe
     sources = ChartSources(destination.transport, destination.upstreams, counters)
     if source.chart.startswith("oci://") or source.repo.startswith("oci://"):
         return _from_registry(source, sources, destination, counters)
-    if source.repo.startswith("https://"):
+    # Whether plain http may be used is the transport's to say, once the address is rewritten.
+    if source.repo.startswith(("https://", "http://")):
         return _from_index(source, sources, destination, counters)
     raise PipelineError(
         Reason.ChartSourceUnsupported,
