@@ -21,7 +21,8 @@ from aicr_pipeline.decide.chart_package import digest_of
 
 from tests.functional.registry.conftest import patient
 from tests.functional.registry.fake import Fake, Reply, Seen
-from tests.functional.registry.test_registry_answers import EXPIRED, MANIFEST, tokens
+from tests.functional.registry.test_registry_answers import EXPIRED, MANIFEST
+from tests.functional.registry.test_registry_tokens import tokens
 
 BASIC = "Basic " + base64.b64encode(b"AWS:secret-word").decode()
 
@@ -59,7 +60,10 @@ def test_throttling_is_not_retried(fake: Fake, slept: list[float]) -> None:
     with pytest.raises(ValueError, match="Too Many"):
         plain().get_manifest(f"{fake.host}/a:1")
     assert (len(fake.seen), slept) == (1, [])
-    fake._rules[0][1].insert(0, Reply(429, headers={"Retry-After": "1"}))
+
+
+def test_throttling_is_retried_here(fake: Fake) -> None:
+    fake.on(".", Reply(429, headers={"Retry-After": "1"}), Reply(200, b"{}"))
     assert ours(fake).get_manifest("1") is not None
 
 
