@@ -1,0 +1,107 @@
+"""HTTP API routes of the approval pages. Event, address and form are never logged: they hold the link."""
+
+import secrets
+import traceback
+from http import HTTPStatus
+from typing import Any
+
+from aicr_pipeline import env, wiring
+from aicr_pipeline.actions.serve_approvals import FAILED, NOT_FOUND, Answer, Link, Post, Site, show, submit
+from aicr_pipeline.clock import now
+from aicr_pipeline.pages import render
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.metrics import MetricUnit
+
+logger = Logger()
+metrics = Metrics()
+# Debug would print events; said here, the environment cannot turn it on.
+app = APIGatewayHttpResolver(debug=False)
+
+PAGE = "/approvals/<rollout>/<approver>"
+
+
+@app.route(PAGE, method=["GET"])
+def get(rollout: str, approver: str) -> Response[str]:
+    """The page."""
+    return _response(show(_link(rollout, approver), _site()))
+
+
+@app.route(PAGE, method=["HEAD"])
+def head(rollout: str, approver: str) -> Response[str]:
+    """The page's status and headers."""
+    response = _response(show(_link(rollout, approver), _site()))
+    response.body = ""
+    return response
+
+
+@app.route(PAGE, method=["POST"])
+def post(rollout: str, approver: str) -> Response[str]:
+    """The decision."""
+    event = app.current_event
+    headers = {name.lower(): value for name, value in event.headers.items()}
+    sent = Post(headers, event.body, bool(event.is_base64_encoded))
+    answer = submit(_link(rollout, approver), sent, _site())
+    if answer.name.startswith("recorded-"):
+        logger.info("decided", extra={"rollout": rollout, "approver": approver, "decision": answer.name})
+    return _response(answer)
+
+
+@app.not_found
+def not_found(_: NotFoundError) -> Response[str]:
+    """What no route takes looks like a wrong link."""
+    return _response(NOT_FOUND)
+
+
+@app.exception_handler(Exception)  # type: ignore[untyped-decorator]
+def failed(error: Exception) -> Response[str]:
+    """The outermost place: a page for the person; type and place for the log, never the error's words."""
+    where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
+    reason = str(getattr(error, "reason", ""))
+    logger.error("failed", extra={"error": type(error).__name__, "reason": reason, "where": where})
+    return _response(FAILED)
+
+
+@logger.inject_lambda_context(log_event=False)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Payload 2.0 in, payload 2.0 out."""
+    return app.resolve(event, context)
+
+
+def _site() -> Site:
+    return Site(wiring.config(), wiring.ledger(), wiring.approval_key, env.text("APPROVAL_URL"), now)
+
+
+def _link(rollout: str, approver: str) -> Link:
+    return Link(rollout, approver, app.current_event.query_string_parameters.get("s", ""))
+
+
+def _response(answer: Answer) -> Response[str]:
+    metrics.add_metric(name="ApprovalPages", unit=MetricUnit.Count, value=1)
+    if answer.name.startswith("recorded-"):
+        metrics.add_metric(name="DecisionsRecorded", unit=MetricUnit.Count, value=1)
+    elif answer.status >= HTTPStatus.BAD_REQUEST:
+        metrics.add_metric(name="ApprovalPagesRefused", unit=MetricUnit.Count, value=1)
+    logger.info("answered", extra={"status": answer.status, "page": answer.name})
+    style = secrets.token_urlsafe(16)
+    headers = {
+        "Content-Security-Policy": f"default-src 'none'; style-src 'nonce-{style}'; form-action 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'",
+        "X-Frame-Options": "DENY",
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Strict-Transport-Security": "max-age=63072000; includeSubDomains",
+        # Not no-referrer: with it the page's own form is sent with Origin: null.
+        "Referrer-Policy": "same-origin",
+    }
+    body = ""
+    if answer.location is not None:
+        headers["Location"] = answer.location
+    else:
+        template = "notice" if answer.view is None else "approval"
+        body = render(template, answer=answer, view=answer.view, form=answer.form, style_nonce=style)
+    return Response(
+        status_code=answer.status, content_type="text/html; charset=utf-8", body=body, headers=headers
+    )

@@ -1,0 +1,121 @@
+"""Approvals as the ledger holds them: one record per person before a quorum, and the decision, each once."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from datetime import datetime
+
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.rollouts import (
+    load_decision,
+    load_outcome,
+    load_plan,
+    load_report,
+    load_request,
+    load_rollout,
+)
+from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.approval_page import Records, whole_decision
+from aicr_pipeline.errors import TransientError
+from aicr_pipeline.model.base import parse
+from aicr_pipeline.model.config import Approvals
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Decision, rollout_key
+
+#: Between two tries when S3 refuses two writers that collide.
+COLLISION_SECONDS = 0.2
+
+
+def approval_record_key(rollout: str, principal: str) -> str:
+    """``rollouts/<rollout>/decisions/<sha256 of the principal>.json``."""
+    return f"rollouts/{rollout}/decisions/{hashlib.sha256(principal.encode()).hexdigest()}.json"
+
+
+def load_approvals(ledger: Ledger, rollout: str, approvers: Iterable[str]) -> tuple[Decision, ...]:
+    """What each of ``approvers`` recorded, oldest first. Nobody else counts, so nothing is listed."""
+    found = []
+    for approver in approvers:
+        key = approval_record_key(rollout, approver)
+        text = ledger.get(key)
+        if text is not None:
+            found.append(parse(Decision, json.loads(text), Reason.PlanUnreadable, key))
+    return tuple(sorted(found, key=lambda approval: (approval.at, approval.by)))
+
+
+def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
+    """Everything the ledger knows about a rollout that its page shows.
+
+    Takes the configuration's approvals: the quorum is the stricter of what was asked and what holds now.
+
+    Raises
+    ------
+    PipelineError
+        ``PlanUnreadable`` when a record or plan is missing or changed.
+    """
+    report, request = load_report(ledger, rollout), load_request(ledger, rollout)
+    needed = max(request.min_approvals if request else 1, approvals.min_approvals)
+    people = [approver.name for approver in approvals.approvers] if needed > 1 else []
+    return Records(
+        rollout=load_rollout(ledger, rollout),
+        report=report,
+        request=request,
+        decision=load_decision(ledger, rollout),
+        outcome=load_outcome(ledger, rollout),
+        needed=needed,
+        approvals=load_approvals(ledger, rollout, people),
+        from_plan=load_plan(ledger, report.from_plan) if report and report.from_plan else None,
+        to_plan=load_plan(ledger, report.to_plan) if report else None,
+    )
+
+
+def write_decision(ledger: Ledger, decision: Decision) -> bool:
+    """Write the decision; False when one stands already, which is then the truth.
+
+    Raises
+    ------
+    TransientError
+        ``Conflict`` while other writers are still at it.
+    """
+    return _put(ledger, rollout_key(decision.rollout, "decision"), decision)
+
+
+def write_approval(
+    ledger: Ledger, mine: Decision, needed: int, approvers: Iterable[str], now: datetime
+) -> bool:
+    """One person's approval; with it the decision, once ``needed`` distinct people approved the same.
+
+    Each writer counts all records after writing its own: two who finish at once both count both (the ledger
+    reads what was written), and the first to write the decision wins.
+
+    Returns
+    -------
+    bool
+        False when another decision stands already.
+
+    Raises
+    ------
+    TransientError
+        ``Conflict`` while other writers are still at it.
+    """
+    _put(ledger, approval_record_key(mine.rollout, mine.by[0]), mine)
+    counted = [
+        approval
+        for approval in load_approvals(ledger, mine.rollout, approvers)
+        if approval.decision == "Approved"
+        and approval.request_digest == mine.request_digest
+        and parse_time(approval.expires_at) > now
+    ]
+    if len({name for approval in counted for name in approval.by}) < needed:
+        return True
+    return write_decision(ledger, whole_decision(counted))
+
+
+def _put(ledger: Ledger, key: str, decision: Decision) -> bool:
+    body = json.dumps(decision.wire(), sort_keys=True).encode()
+    try:
+        return ledger.put_once(key, body)
+    except TransientError:
+        # S3 refuses one of two that collide without saying who won; a moment later it can.
+        time.sleep(COLLISION_SECONDS)
+        return ledger.put_once(key, body)

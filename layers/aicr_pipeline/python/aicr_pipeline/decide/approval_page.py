@@ -1,0 +1,319 @@
+"""What an approval page shows: the state a rollout is in, and the view of its records.
+
+The page never says more than the ledger does. The record of the outcome outranks that of the decision,
+which outranks the clock: what was decided stays decided.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from aicr_pipeline.clock import parse_time
+from aicr_pipeline.model.plan import Plan
+from aicr_pipeline.model.rollout import (
+    Action,
+    ApprovalRequest,
+    Decision,
+    Outcome,
+    Report,
+    Rollout,
+    RolloutOutcome,
+    Step,
+    Verdict,
+)
+
+#: Bounds of one page: a Lambda answers at most 6 MB, and nobody reads more on a phone.
+MOST_VALUES_PER_STEP = 50
+MOST_VALUES = 800
+MOST_VALUE_CHARACTERS = 600
+
+
+class PageState(StrEnum):
+    """What the same link shows over a rollout's life."""
+
+    Open = "open"
+    AwaitingOthers = "awaiting-others"
+    Preparing = "preparing"
+    NotNeeded = "not-needed"
+    Approved = "approved"
+    ApprovalExpired = "approval-expired"
+    Rejected = "rejected"
+    Expired = "expired"
+    Revoked = "revoked"
+    Superseded = "superseded"
+    Failed = "failed"
+    Succeeded = "succeeded"
+
+
+_OUTCOMES: Mapping[Outcome, PageState] = {
+    Outcome.Succeeded: PageState.Succeeded,
+    Outcome.Failed: PageState.Failed,
+    Outcome.Expired: PageState.Expired,
+    Outcome.Revoked: PageState.Revoked,
+    Outcome.Rejected: PageState.Rejected,
+    Outcome.Superseded: PageState.Superseded,
+}
+
+#: The verdict's reason, for a person.
+_VERDICTS: Mapping[str, str] = {
+    "no-record": "no upgrade record exists for this jump",
+    "downgrade": "this is a downgrade",
+    "identity-changed": "the release moves: namespace, kind or repository changes",
+    "not-comparable": "the two versions cannot be compared",
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """What the ledger holds about one rollout. ``approvals`` are those of single people, of whom ``needed``
+    make a quorum."""
+
+    rollout: Rollout
+    report: Report | None
+    request: ApprovalRequest | None
+    decision: Decision | None
+    outcome: RolloutOutcome | None
+    needed: int = 1
+    approvals: tuple[Decision, ...] = ()
+    from_plan: Plan | None = None
+    to_plan: Plan | None = None
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """One value of a release on both sides, as text; None where it is not set."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One step, ready to print."""
+
+    index: int
+    release: str
+    action: str
+    namespace: str
+    from_version: str | None
+    to_version: str
+    verdict: str
+    verdict_reason: str
+    attention: bool
+    changes: tuple[ValueChange, ...]
+    more_changes: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A line of the history."""
+
+    at: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PageView:
+    """Everything the template prints about a rollout."""
+
+    state: PageState
+    approver: str
+    cluster: str
+    rollout: Rollout
+    request: ApprovalRequest | None
+    report: Report | None
+    decision: Decision | None
+    outcome: RolloutOutcome | None
+    short_name: str
+    remaining: str
+    steps: tuple[StepView, ...]
+    unchanged: tuple[StepView, ...]
+    summary: str
+    warnings: tuple[str, ...]
+    history: tuple[Moment, ...]
+    needed: int
+    approved_by: tuple[str, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this person can still decide here."""
+        return self.state is PageState.Open
+
+
+def page_state(records: Records, approver: str, now: datetime) -> PageState:
+    """The state of the page for one approver at one moment."""
+    if records.outcome is not None:
+        return _OUTCOMES[records.outcome.outcome]
+    decision = records.decision
+    if decision is not None:
+        if decision.decision == "Rejected":
+            return PageState.Rejected
+        return PageState.Approved if parse_time(decision.expires_at) > now else PageState.ApprovalExpired
+    if parse_time(records.rollout.deadline) <= now:
+        return PageState.Expired
+    if records.report is not None and not records.report.approval_needed:
+        return PageState.NotNeeded
+    if records.request is None or records.report is None:
+        return PageState.Preparing
+    if any(approver in approval.by for approval in records.approvals):
+        return PageState.AwaitingOthers
+    return PageState.Open
+
+
+def page_status(state: PageState) -> int:
+    """The HTTP status of a read: 410 once nobody can answer any more because time ran out."""
+    return 410 if state in (PageState.Expired, PageState.ApprovalExpired) else 200
+
+
+def page_view(
+    records: Records, approver: str, cluster: str, short: str, development: bool, now: datetime
+) -> PageView:
+    """The view of a rollout. Takes the rollout's short name and whether the cluster is a development one."""
+    views = tuple(_steps(records))
+    return PageView(
+        state=page_state(records, approver, now),
+        approver=approver,
+        cluster=cluster,
+        rollout=records.rollout,
+        request=records.request,
+        report=records.report,
+        decision=records.decision,
+        outcome=records.outcome,
+        short_name=short,
+        remaining=duration_words((parse_time(records.rollout.deadline) - now).total_seconds()),
+        steps=tuple(view for view in views if view.action != Action.Unchanged),
+        unchanged=tuple(view for view in views if view.action == Action.Unchanged),
+        summary=_summary(records.report),
+        warnings=tuple(_warnings(records, development)),
+        history=_history(records),
+        needed=records.needed,
+        approved_by=tuple(name for approval in records.approvals for name in approval.by),
+    )
+
+
+def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChange]:
+    """Where two value trees differ, with both sides; lists compare as a whole, as the report's do."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(set(before) | set(after)):
+            where = f"{path}.{key}" if path else str(key)
+            if key not in before:
+                yield ValueChange(where, None, value_text(after[key]))
+            elif key not in after:
+                yield ValueChange(where, value_text(before[key]), None)
+            else:
+                yield from value_changes(before[key], after[key], where)
+    elif before != after:
+        yield ValueChange(path or "(all)", value_text(before), value_text(after))
+
+
+def value_text(value: Any) -> str:
+    """A value as JSON, indented when it is a tree, cut with a note when it is long."""
+    text = json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None)
+    more = len(text) - MOST_VALUE_CHARACTERS
+    return text if more <= 0 else f"{text[:MOST_VALUE_CHARACTERS]}… ({more} more characters)"
+
+
+def duration_words(seconds: float) -> str:
+    """``5 h 59 min``, rounded down, two units at most; ``""`` when nothing is left."""
+    left = int(seconds)
+    if left <= 0:
+        return ""
+    days, hours, minutes = left // 86400, left // 3600 % 24, left // 60 % 60
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    if hours:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{minutes} min" if minutes else f"{left} s"
+
+
+def whole_decision(approvals: Sequence[Decision]) -> Decision:
+    """The decision that several people's approvals come to, as long as every one of them holds.
+
+    Its reason carries each one's with the name, cut to what a record may hold; their own records are whole.
+    """
+    last = max(approvals, key=lambda approval: parse_time(approval.at))
+    reason = "; ".join(f"{', '.join(approval.by)}: {approval.reason}" for approval in approvals)
+    return last.model_copy(
+        update={
+            "by": tuple(name for approval in approvals for name in approval.by),
+            "reason": reason if len(reason) <= 1024 else reason[:1023] + "…",
+            "expires_at": min((approval.expires_at for approval in approvals), key=parse_time),
+        }
+    )
+
+
+def _steps(records: Records) -> Iterator[StepView]:
+    budget = MOST_VALUES
+    for step in records.report.steps if records.report else ():
+        changes = tuple(_changes(step, records.from_plan, records.to_plan))
+        shown = changes[: min(MOST_VALUES_PER_STEP, budget)]
+        budget -= len(shown)
+        yield StepView(
+            index=step.index,
+            release=step.release,
+            action=str(step.action),
+            namespace=step.namespace,
+            from_version=step.from_version,
+            to_version=step.to_version,
+            verdict=str(step.verdict) if step.verdict else "",
+            verdict_reason=_VERDICTS.get(step.verdict_reason or "", step.verdict_reason or ""),
+            attention=step.verdict not in (None, Verdict.safe),
+            changes=shown,
+            more_changes=len(changes) - len(shown),
+        )
+
+
+def _changes(step: Step, from_plan: Plan | None, to_plan: Plan | None) -> Iterator[ValueChange]:
+    before = from_plan.release(step.release) if from_plan else None
+    after = to_plan.release(step.release) if to_plan else None
+    if before is not None and after is not None:
+        yield from value_changes(before.values, after.values)
+
+
+def _summary(report: Report | None) -> str:
+    if report is None:
+        return "The transition is being assessed."
+    counts: dict[str, int] = {}
+    for step in report.steps:
+        counts[step.action] = counts.get(step.action, 0) + 1
+    count = "1 release" if len(report.steps) == 1 else f"{len(report.steps)} releases"
+    return f"{count}: " + ", ".join(f"{n} {action}" for action, n in counts.items())
+
+
+def _warnings(records: Records, development: bool) -> Iterator[str]:
+    request = records.request
+    if development:
+        yield "Development cluster: evidence from here never qualifies a profile."
+    if request is not None and request.identity == "link":
+        why = request.identity_reason or ("this is a development cluster" if development else "none is given")
+        yield f"Identity is the link alone: whoever holds it can decide. Reason: {why}"
+    if records.rollout.submitter == "unknown":
+        yield "Submitter unknown: four eyes is not enforced for this rollout."
+    if records.report is not None and records.report.removed:
+        names = ", ".join(records.report.removed)
+        yield f"No longer in the plan, and left installed as they are: {names}."
+    if records.report is not None and records.report.validation == "Disabled":
+        yield "Validation after the rollout is disabled in the runtime."
+
+
+def _history(records: Records) -> tuple[Moment, ...]:
+    rollout, request, outcome = records.rollout, records.request, records.outcome
+    moments = [Moment(rollout.created_at, "Rollout started")]
+    if request is not None:
+        moments.append(Moment(request.asked_at, f"Asked {', '.join(request.asked)}"))
+    moments += [
+        Moment(approval.at, f"One approval, by {', '.join(approval.by)}: {approval.reason}")
+        for approval in records.approvals
+    ]
+    if records.decision is not None:
+        decision = records.decision
+        moments.append(
+            Moment(decision.at, f"{decision.decision} by {', '.join(decision.by)}: {decision.reason}")
+        )
+    if outcome is not None:
+        moments.append(Moment(outcome.finished_at, f"{outcome.outcome} ({outcome.reason})"))
+    return tuple(sorted(moments, key=lambda moment: parse_time(moment.at)))

@@ -1,0 +1,1 @@
+"""The approval pages through their real handler."""
