@@ -1,1 +1,1 @@
-"""The local engine: the synthesized template and the real handlers on one machine, with stand-ins for the rest."""
+"""The local engine: the synthesized template and the real handlers on one machine, stand-ins for the rest."""

@@ -87,7 +87,9 @@ def _scopes(statements: list[dict[str, Any]]) -> Iterable[Scope]:
         actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
         allowed = {"pull"} if "ecr:BatchGetImage" in actions else set()
         allowed |= {"push"} if "ecr:PutImage" in actions else set()
-        resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        resources = (
+            statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        )
         for resource in resources if allowed else ():
             match = _REPOSITORY.search(_text(resource))
             if match:

@@ -1,4 +1,4 @@
-"""Everything of one cluster on one machine: AWS, the cluster, Argo CD, the kubelet, registry and publishers."""
+"""Everything of one cluster on one machine: AWS, cluster, Argo CD, kubelet, registry and publishers."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from aicr_pipeline.decide.bundle import parse_upstream_env
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
+
 from infra.cluster_manifests import manifests
 from infra.synth import synthesize
-
 from local.aicr import bundle as sample
 from local.aicr import profile
 from local.argocd import ArgoCdSettings, ArgoCdStandin, Scenario, install_crds
@@ -80,7 +80,9 @@ class LocalPipeline:
         upstream = self._stack.enter_context(UpstreamCharts(wanted_charts(options.bundle), options.charts))
         identities = Identities()
         self.kube = self._stack.enter_context(KubeServer(authenticate=identities.authenticate))
-        self.config = localized(self.config, options.approver, self.registry.host, upstream.upstreams, self.kube.url)
+        self.config = localized(
+            self.config, options.approver, self.registry.host, upstream.upstreams, self.kube.url
+        )
         settings = workdir / "cluster"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "cluster.json").write_text(json.dumps(self.config.wire()))
@@ -130,7 +132,7 @@ class LocalPipeline:
             settings=KubeletSettings(
                 server=self.kube.url,
                 token=self.kube.service_account_token,
-                images=frozenset({self.config.aicr.image}),
+                images=frozenset(pullable(self.config)),
                 environment=environment,
             ),
         )
@@ -192,6 +194,14 @@ def localized(
     return ClusterConfig.model_validate_json(json.dumps(wire))
 
 
+def pullable(config: ClusterConfig) -> Iterable[str]:
+    """Images that the stand-in kubelet can pull: the pinned one, and validators by the tag AICR names them by."""
+    yield config.aicr.image
+    for image in config.aicr.validator_images:
+        yield image
+        yield f"{image.partition('@')[0]}:{config.aicr.version}"
+
+
 def wanted_charts(bundle: Path | None) -> Iterable[tuple[str, str, str]]:
     """(repository, chart, version) of every chart that will be asked for."""
     if bundle is None:
@@ -214,5 +224,3 @@ def fresh_workdir(root: Path) -> Path:
     shutil.rmtree(workdir, ignore_errors=True)
     workdir.mkdir()
     return workdir
-
-

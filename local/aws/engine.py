@@ -43,6 +43,30 @@ from local.aws.targets import DeliveryError, Targets
 from local.aws.template import read_stack
 
 _ONE_AT_A_TIME = threading.Lock()
+# No profile, credentials or metadata of this machine; None: not set at all.
+_ISOLATED: dict[str, str | None] = {
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_PROFILE": None,
+    "AWS_DEFAULT_PROFILE": None,
+    "MOTO_PORT": None,
+}
+
+
+def _isolated_environment() -> Callable[[], None]:
+    """Keeps this process's AWS settings away from boto3 and moto; returns what restores them."""
+    before = {name: os.environ.get(name) for name in _ISOLATED}
+
+    def write(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    write(_ISOLATED)
+    return lambda: write(before)
 
 
 class LocalAws:
@@ -118,6 +142,7 @@ class LocalAws:
         logs.mkdir(parents=True, exist_ok=True)
         fork = ForkServer(self._preload, self.workdir)
         self._on_stop.append(fork.stop)
+        self._on_stop.append(_isolated_environment())
         fork.start()  # its imports run while moto is imported here
         self._start_moto()
         self._pending = Pending()
@@ -185,7 +210,6 @@ class LocalAws:
         server.start()
         host, port = server.get_host_and_port()
         self.endpoint = f"http://{host}:{port}"
-        before = os.environ.get("MOTO_PORT")
         os.environ["MOTO_PORT"] = str(port)  # the interpreter's own clients look here
 
         def stop() -> None:
@@ -193,10 +217,6 @@ class LocalAws:
             if server._server is not None:
                 server._server.server_close()
             moto_api_backend.reset()
-            if before is None:
-                os.environ.pop("MOTO_PORT", None)
-            else:
-                os.environ["MOTO_PORT"] = before
 
         self._on_stop.append(stop)
 
@@ -241,10 +261,7 @@ class LocalAws:
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_ENDPOINT_URL": self.endpoint,
-            # Nothing of this machine's own AWS settings, and no look for an instance's metadata.
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "AWS_EC2_METADATA_DISABLED": "true",
+            **{name: value for name, value in _ISOLATED.items() if value is not None},
             "NO_PROXY": "127.0.0.1,localhost",
         }
 

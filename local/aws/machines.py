@@ -66,6 +66,7 @@ class Machines:
         original_start = execution_module.Execution.start
 
         def start(execution: Any) -> None:
+            execution.version_arn, execution.alias_arn = getattr(_STARTING, "qualifiers", (None, None))
             original_start(execution)
             machines._status_changed(execution, "RUNNING")
 
@@ -150,8 +151,8 @@ def status_detail(execution: Any, status: str) -> dict[str, Any]:
     return {
         "executionArn": execution.exec_arn,
         "stateMachineArn": _machine_arn(execution),
-        "stateMachineVersionArn": getattr(execution, "version_arn", None),
-        "stateMachineAliasArn": getattr(execution, "alias_arn", None),
+        "stateMachineVersionArn": execution.version_arn,
+        "stateMachineAliasArn": execution.alias_arn,
         "name": execution.name,
         "status": status,
         "startDate": int(execution.start_date.timestamp() * 1000),
@@ -192,13 +193,12 @@ def install_versions(patches: Patches) -> None:
         with _SWITCH:
             current = (machine.definition, machine.roleArn)
             machine.definition, machine.roleArn = version.definition, version.roleArn
+            _STARTING.qualifiers = (version.arn, alias_arn)
             try:
-                execution = original_start(backend, machine.arn, name, execution_input, **kwargs)
+                return original_start(backend, machine.arn, name, execution_input, **kwargs)
             finally:
                 machine.definition, machine.roleArn = current
-        execution.version_arn = version.arn
-        execution.alias_arn = alias_arn
-        return execution
+                del _STARTING.qualifiers
 
     original_list = models.StepFunctionBackend.list_executions
 
@@ -219,7 +219,7 @@ def install_versions(patches: Patches) -> None:
             max_results=response._get_int_param("maxResults"),
             next_token=response._get_param("nextToken"),
         )
-        chosen = [e for e in executions if (alias_arn or version.arn) in _qualifiers(e)]
+        chosen = [e for e in executions if (alias_arn or version.arn) in (e.version_arn, e.alias_arn)]
         items = [
             {
                 "executionArn": e.execution_arn,
@@ -258,10 +258,8 @@ def install_versions(patches: Patches) -> None:
 
 
 _SWITCH = threading.Lock()
-
-
-def _qualifiers(execution: Any) -> tuple[Any, Any]:
-    return getattr(execution, "version_arn", None), getattr(execution, "alias_arn", None)
+# Version and alias of the execution that this thread starts: its first event must name them already.
+_STARTING = threading.local()
 
 
 def _resolve_machine(backend: Any, arn: str) -> tuple[Any | None, str | None]:

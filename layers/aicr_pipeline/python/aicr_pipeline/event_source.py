@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
 
 logger = Logger()
 metrics = Metrics()
@@ -21,6 +22,7 @@ def event_handler(action: Callable[[dict[str, Any], Any], dict[str, Any]]) -> Ha
     @metrics.log_metrics
     def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         result = action(event, context)
+        metrics.add_metric(name="EventHandled", unit=MetricUnit.Count, value=1)
         logger.info("done", extra={"result": result})
         return result
 

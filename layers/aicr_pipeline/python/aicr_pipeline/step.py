@@ -54,6 +54,7 @@ def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
                 return error.outcome()
             deadline = rfc3339(now() + timedelta(hours=1))
             return wiring.waits().end(step, error.outcome(), deadline)
+        metrics.add_metric(name="StepDone", unit=MetricUnit.Count, value=1)
         logger.info("done", extra={"result": _small(result)})
         return result
 

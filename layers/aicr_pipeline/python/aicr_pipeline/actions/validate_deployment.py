@@ -61,7 +61,7 @@ def validate_deployment(
         text = ledger.get(f"resolves/{run}/{suffix}.yaml")
         if text is None:
             raise PipelineError(Reason.PlanUnreadable, f"The {suffix} of run {run} is not in the ledger.")
-        body = input_config_map(started.job, suffix, f"{suffix}.yaml", text.decode())
+        body = input_config_map(started.job, suffix, text.decode())
         jobs.put_owned(cluster, body, "configmaps")
     user, password = credentials.get()
     jobs.put_owned(cluster, registry_secret(started.job, registry.host, user, password), "secrets")

@@ -144,8 +144,8 @@ def registry_secret(job: Mapping[str, Any], host: str, user: str, password: str)
     }
 
 
-def input_config_map(job: Mapping[str, Any], suffix: str, key: str, text: str) -> dict[str, Any]:
-    """An input of the Job, owned by it.
+def input_config_map(job: Mapping[str, Any], suffix: str, text: str) -> dict[str, Any]:
+    """An input of the Job, owned by it. AICR reads any document of a ConfigMap under ``snapshot.<format>``.
 
     Raises
     ------
@@ -153,11 +153,11 @@ def input_config_map(job: Mapping[str, Any], suffix: str, key: str, text: str) -
         ``ContentTooLarge`` above what a ConfigMap holds (1 MiB in all; 1,000,000 bytes of text here).
     """
     if len(text.encode()) > 1_000_000:
-        raise PipelineError(Reason.ContentTooLarge, f"{key} is too large for a ConfigMap, which holds 1 MiB.")
+        raise PipelineError(Reason.ContentTooLarge, f"The {suffix} is too large for a ConfigMap, which holds 1 MiB.")
     return _owned(job, f"{job['metadata']['name']}-{suffix}") | {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "data": {key: text, "format": "yaml"},
+        "data": {"snapshot.yaml": text, "format": "yaml"},
     }
 
 

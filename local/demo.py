@@ -1,0 +1,130 @@
+"""The main job: a runtime goes in, a rollout with signed evidence comes out; a person approves in between."""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aicr_pipeline.errors import PipelineError
+from rich.console import Console
+
+from local.approve import approve
+from local.pipeline import LocalPipeline, Options, fresh_workdir
+from local.progress import Progress, progress
+from local.summary import refused, summarize
+from local.view import View, closing
+
+_LINK = re.compile(r"^http\S+/approvals/\S+$", re.MULTILINE)
+_SHORT_NAME = re.compile(r"Short name, typed to confirm: (\S+)")
+_LOOK_SECONDS = 0.1
+_RUNNING = "RUNNING"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What ``make demo`` was asked for."""
+
+    options: Options
+    runtime: Path
+    out: Path
+    reason: str = "make demo"
+
+
+def options(
+    cluster_file: Path,
+    *,
+    bundle: Path | None,
+    charts: Path | None,
+    approver: str | None,
+    work: Path,
+) -> Options:
+    """Options of one run, with a folder of its own under ``work``."""
+    return Options(cluster_file, fresh_workdir(work), bundle, charts, approver)
+
+
+def run(job: Job, console: Console) -> int:
+    """Run the job and write ``summary.json``; 0 only when the outcome is ``Succeeded``."""
+    began = time.monotonic()
+    job.out.mkdir(parents=True, exist_ok=True)
+    for stale in ("summary.json", "plan.json", "evidence.intoto.json", "public-key.pem"):
+        (job.out / stale).unlink(missing_ok=True)
+    try:
+        summary = _run(job, console, began)
+    except PipelineError as error:
+        summary = refused(str(error.reason), error.message, time.monotonic() - began)
+    (job.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    if summary["rollout"] is None:
+        console.print(f"[bold red]{summary['outcome']}[/bold red] {summary['reason']}: {summary['message']}")
+        if summary["reason"] == "RolledOut":
+            return 0
+    else:
+        closing(console, summary, _verify_command(job.out))
+    console.print(f"Summary     {job.out / 'summary.json'}  ({summary['seconds']:.1f} s)", highlight=False)
+    return 0 if summary["outcome"] == "Succeeded" else 1
+
+
+def _run(job: Job, console: Console, began: float) -> dict[str, Any]:
+    runtime = job.runtime.read_bytes()
+    with View(console) as view:
+        view.say(f"Starting the local engine for cluster {job.options.cluster_file.stem} ...")
+        with LocalPipeline(job.options) as pipeline:
+            view.say(f"Ready after {time.monotonic() - began:.1f} s. Submitting {job.runtime}")
+            pipeline.submit(runtime)
+            resolve, rollout = _follow(job, pipeline, view)
+            return summarize(pipeline, resolve, rollout, job.out, time.monotonic() - began)
+
+
+def _follow(job: Job, pipeline: LocalPipeline, view: View) -> tuple[Progress | None, Progress | None]:
+    """Watch until the rollout ended, or the resolve did without leading to one."""
+    asked = False
+    while True:
+        resolve = progress(pipeline.aws, pipeline.machine("resolve"))
+        rollout = progress(pipeline.aws, pipeline.machine("rollout"))
+        view.show(resolve, rollout)
+        if rollout is not None and rollout.status != _RUNNING:
+            pipeline.aws.quiet()
+            return resolve, rollout
+        if rollout is None and resolve is not None and _leads_nowhere(resolve):
+            pipeline.aws.quiet()
+            return resolve, None
+        if not asked and (message := _asked(pipeline)) is not None:
+            asked = True
+            _answer(job, message, view)
+        if asked and rollout is not None and rollout.state != "Request approval":
+            view.link(None)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _leads_nowhere(resolve: Progress) -> bool:
+    """Whether the resolve ended without announcing a plan."""
+    if resolve.status == "SUCCEEDED":
+        return not resolve.output["announcement"]["announced"]
+    return resolve.status != _RUNNING
+
+
+def _asked(pipeline: LocalPipeline) -> str | None:
+    """The newest message with a link, as the approver's mail holds it."""
+    return next(
+        (found.message for found in reversed(pipeline.aws.messages) if _LINK.search(found.message)), None
+    )
+
+
+def _answer(job: Job, message: str, view: View) -> None:
+    link, short_name = _LINK.search(message), _SHORT_NAME.search(message)
+    if link is None or short_name is None:
+        raise RuntimeError(f"The approver's message has no link or no short name:\n{message}")
+    view.link(link[0])
+    if job.options.approver is None:
+        view.say(f"Open it, type the short name [bold]{short_name[1]}[/bold], and approve.")
+        return
+    approve(link[0], short_name[1], job.reason)
+    view.say(f"Approved by {job.options.approver} through the page's form.")
+
+
+def _verify_command(out: Path) -> str:
+    return (
+        f"python -m aicr_pipeline.verify {out / 'evidence.intoto.json'} "
+        f"--key {out / 'public-key.pem'} --plan {out / 'plan.json'}"
+    )

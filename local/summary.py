@@ -1,0 +1,133 @@
+"""``OUT/summary.json`` and the documents beside it: what a run did, from the ledger and the histories."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from aicr_pipeline.decide.verify import pem
+from aicr_pipeline.model.plan import plan_key
+from aicr_pipeline.model.rollout import rollout_key
+
+from local.pipeline import LocalPipeline
+from local.progress import Progress
+
+
+def refused(reason: str, message: str, seconds: float) -> dict[str, Any]:
+    """The summary of a run that ended before there was a rollout."""
+    return {
+        "outcome": "Stalled",
+        "reason": reason,
+        "message": message,
+        "rollout": None,
+        "planDigest": None,
+        "steps": [],
+        "approval": None,
+        "validation": None,
+        "evidence": None,
+        "execution": {},
+        "seconds": round(seconds, 2),
+    }
+
+
+def summarize(
+    pipeline: LocalPipeline, resolve: Progress | None, rollout: Progress | None, out: Path, seconds: float
+) -> dict[str, Any]:
+    """Write the plan, the evidence envelope and the public key to ``out``; return the summary."""
+    executions = {
+        name: {
+            "name": found.name,
+            "status": found.status,
+            "transitions": found.transitions,
+            "historyEvents": found.events,
+        }
+        for name, found in (("resolve", resolve), ("rollout", rollout))
+        if found is not None
+    }
+    mirrored = ((resolve.output or {}).get("mirror") or []) if resolve else []
+    mirror = {
+        "charts": len(mirrored),
+        "pushed": sum(1 for chart in mirrored if chart["status"] == "mirrored"),
+        "requests": sum(chart["requests"] for chart in mirrored),
+        "bytes": sum(chart["bytes"] for chart in mirrored),
+    }
+    if rollout is None:
+        reason = (resolve.error if resolve else None) or "Resolving"
+        message = (resolve.cause if resolve else None) or "The resolve did not lead to a rollout."
+        found = refused(reason, message, seconds)
+        found["planDigest"] = ((resolve.output or {}).get("plan") or {}).get("digest") if resolve else None
+        return found | {"execution": executions, "mirror": mirror}
+    return _of_rollout(pipeline, rollout, out, seconds) | {"execution": executions, "mirror": mirror}
+
+
+def _of_rollout(pipeline: LocalPipeline, progress: Progress, out: Path, seconds: float) -> dict[str, Any]:
+    name = progress.name
+    outcome = _json(pipeline, rollout_key(name, "outcome")) or {
+        "outcome": "Stalled",
+        "reason": progress.error or "NotReady",
+        "message": progress.cause or "The execution did not end.",
+    }
+    rollout = _json(pipeline, rollout_key(name, "rollout")) or {}
+    decision = _json(pipeline, rollout_key(name, "decision"))
+    report = _json(pipeline, f"rollouts/{name}/validation.json")
+    plan = pipeline.ledger(plan_key(rollout["toPlan"])) or b"{}"
+    (out / "plan.json").write_bytes(plan)
+    return {
+        "outcome": outcome["outcome"],
+        "reason": outcome["reason"],
+        "message": outcome["message"],
+        "rollout": name,
+        "planDigest": rollout["toPlan"],
+        "steps": list(_steps(json.loads(plan), progress)),
+        "approval": _approval(decision),
+        "validation": _validation(report),
+        "evidence": _evidence(pipeline, name, out),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _steps(plan: dict[str, Any], progress: Progress) -> Any:
+    for release in plan["desiredState"]["releases"]:
+        step = progress.steps.get(release["name"])
+        yield {
+            "release": release["name"],
+            "namespace": release["namespace"],
+            "action": step.action if step else None,
+            "chartDigest": release["chart"]["contentDigest"],
+            "manifestDigest": release["chart"]["manifestDigest"],
+            "seconds": round(step.seconds, 2) if step and step.seconds is not None else None,
+        }
+
+
+def _approval(decision: dict[str, Any] | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    return {
+        "by": ", ".join(decision["by"]),
+        "decision": decision["decision"],
+        "identity": decision["identity"],
+        "reason": decision["reason"],
+        "at": decision["at"],
+    }
+
+
+def _validation(report: dict[str, Any] | None) -> dict[str, int] | None:
+    if report is None:
+        return None
+    summary = report["results"]["summary"]
+    return {name: summary[name] for name in ("passed", "failed", "skipped", "other")}
+
+
+def _evidence(pipeline: LocalPipeline, rollout: str, out: Path) -> dict[str, str] | None:
+    pointer = _json(pipeline, rollout_key(rollout, "binding"))
+    if pointer is None:
+        return None
+    path, key = out / "evidence.intoto.json", out / "public-key.pem"
+    path.write_bytes(pipeline.ledger(pointer["key"]) or b"")
+    kms = pipeline.aws.client("kms")
+    key.write_bytes(pem(kms.get_public_key(KeyId=pipeline.aws.outputs["SigningKey"])["PublicKey"]))
+    return {"path": str(path), "publicKey": str(key), "fingerprint": pointer["fingerprint"]}
+
+
+def _json(pipeline: LocalPipeline, key: str) -> Any:
+    text = pipeline.ledger(key)
+    return None if text is None else json.loads(text)
