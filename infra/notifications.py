@@ -33,6 +33,7 @@ class Notifications(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._account = Stack.of(self).account
+        self._cluster = cluster
         self.key = kms.Key(
             self,
             "Key",
@@ -59,12 +60,20 @@ class Notifications(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": self._account}},
             )
         )
+        _check_size(cluster, approvers)
         self.topics: dict[str, sns.Topic] = {}
         for approver in approvers:
             self.topics[approver.name] = self._topic(approver, publishers, subscriber)
 
     def _topic(self, approver: Approver, publishers: Sequence[iam.IRole], subscriber: str) -> sns.Topic:
-        topic = sns.Topic(self, f"Approver-{approver.name}", master_key=self.key, enforce_ssl=True)
+        topic = sns.Topic(
+            self,
+            f"Approver-{approver.name}",
+            # Short on purpose: all of them go into one environment variable.
+            topic_name=f"aicr-{self._cluster}-{approver.name}",
+            master_key=self.key,
+            enforce_ssl=True,
+        )
         roles = [role.role_arn for role in publishers]
         topic.add_to_resource_policy(
             iam.PolicyStatement(
@@ -89,6 +98,23 @@ class Notifications(Construct):
                 endpoint=approver.email,
             )
         return topic
+
+
+def _check_size(cluster: str, approvers: Sequence[Approver]) -> None:
+    """A function's environment holds 4 KB, and one variable has every approver's name and topic in it.
+
+    Raises
+    ------
+    ValueError
+        When so many people with such long names do not fit.
+    """
+    # An ARN before its name has at most 50 characters; each name stands twice, with quotes and a comma.
+    size = sum(50 + len(f"aicr-{cluster}-") + 2 * len(approver.name) + 8 for approver in approvers)
+    if size > 3000:
+        raise ValueError(
+            f"approvals.approvers: {len(approvers)} approvers with such long names do not fit into a "
+            "function's environment of 4 KB; ask fewer people, or give them shorter names"
+        )
 
 
 def _deny(sid: str, action: str, topic: sns.Topic, unless: dict[str, list[str]]) -> iam.PolicyStatement:

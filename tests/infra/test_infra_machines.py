@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aicr_pipeline.model.config import load_cluster_config
 from aicr_pipeline.model.reasons import ROLLOUT_REASONS
 
 from infra.asl import RETRY, function_of
 from infra.functions import RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.node import ensure_node
-from infra.sources import ROOT
+from infra.sources import ROOT, Sources, tree_hash
+from tests.infra.conftest import DEMO, PRIVATE
 from tests.infra.templates import Stack
 
 VALIDATOR = ROOT / "build" / "asl-validator"
@@ -287,3 +289,26 @@ def test_logging_is_on_without_execution_data(stack: Stack) -> None:
         assert properties["LoggingConfiguration"]["Level"] == "ALL"
         assert properties["LoggingConfiguration"]["IncludeExecutionData"] is False
         assert properties["TracingConfiguration"] == {"Enabled": True}
+
+
+def test_the_version_changes_with_definition_code_and_settings(tmp_path: Path) -> None:
+    sources = Sources.found(tmp_path)
+    demo_config, other = load_cluster_config(DEMO), load_cluster_config(PRIVATE)
+    first = sources.version("definition", demo_config)
+    assert re.fullmatch(r"[0-9a-f]{12}", first)
+    assert first == sources.version("definition", demo_config)
+    assert first != sources.version("another definition", demo_config)
+    assert first != sources.version("definition", other)
+
+
+def test_the_code_hash_follows_content_and_names_not_leftovers(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").write_text("1")
+    first = tree_hash(tmp_path)
+    (tmp_path / "a" / "__pycache__").mkdir()
+    (tmp_path / "a" / "__pycache__" / "b.pyc").write_text("2")
+    assert tree_hash(tmp_path) == first
+    (tmp_path / "a" / "b.py").write_text("2")
+    second = tree_hash(tmp_path)
+    (tmp_path / "a" / "b.py").rename(tmp_path / "a" / "c.py")
+    assert len({first, second, tree_hash(tmp_path)}) == 3

@@ -61,3 +61,12 @@ def test_a_finding_fails_the_synthesis(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert "AwsSolutions-SQS" in done.stdout + done.stderr
+
+
+def test_too_many_approvers_are_refused_before_lambda_does(tmp_path: Path) -> None:
+    people = "\n".join(f"    - {{name: person-number-{n:02}-with-a-very-long-name}}" for n in range(20))
+    text = DEMO.read_text().replace("    - {name: alex, email: alex@example.com}", people)
+    file = tmp_path / "crowd.yaml"
+    file.write_text(text.replace("name: demo", "name: a-cluster-with-a-rather-long-name"))
+    with pytest.raises(RuntimeError, match=r"approvals\.approvers: 20 approvers"):
+        synthesize(file, tmp_path / "out")
