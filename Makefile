@@ -1,0 +1,65 @@
+# `make` alone lists the targets. Each sets up what it needs.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PYTHONPATH := layers/aicr_pipeline/python
+export MYPYPATH := layers/aicr_pipeline/python
+
+CLUSTER ?= demo
+OUT ?= out
+DEMO := --cluster $(CLUSTER) --out $(OUT) $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BUNDLE),--bundle $(BUNDLE)) \
+	$(if $(CHARTS),--charts $(CHARTS)) $(if $(APPROVE),--approve $(APPROVE))
+CODE := app.py infra functions layers local tests
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: $(READY) ## the virtual environment, from the lock file
+
+$(READY): requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
+		{ $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==0.13.9"
+	@$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	@touch $@
+
+lock: ## resolve the dependencies again
+	$(BIN)/uv pip compile --quiet --group cdk --group local --group dev --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-header -o requirements.lock pyproject.toml
+
+demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS= APPROVE= OUT=]
+	@$(BIN)/python -m local $(DEMO)
+
+test: $(READY) ## all tests; installs Debian's registry, nginx, skopeo and chromium where it is root
+	@bash .ci/debian
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(READY) ## format, lint, types, import layers
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/mypy layers/aicr_pipeline/python/aicr_pipeline infra local app.py
+	@$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## write the format and the fixes the linter is sure of
+	@$(BIN)/ruff format $(CODE)
+	@$(BIN)/ruff check --fix $(CODE)
+
+layer: $(READY) ## the dependency layer for Lambda, without Docker
+	@$(BIN)/python -m infra.build_layer
+
+synth: $(READY) layer ## the CloudFormation templates of all clusters, into cdk.out
+	@CDK_OUTDIR=cdk.out $(BIN)/python app.py
+
+cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-side -f - [CLUSTER=]
+	@$(BIN)/python -m infra.cluster_manifests $(CLUSTER)
+
+bench: $(READY) ## import times of the handlers
+	@$(BIN)/python -m tests.bench
+
+clean: ## all that was built; the virtual environment stays
+	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.PHONY: help setup lock demo test check format layer synth cluster-manifests bench clean
