@@ -34,7 +34,7 @@ def prepare_update(resource: Resource, obj: Object, old: Object) -> None:
     if resource.kind == "Namespace":
         obj["spec"] = copy_json(old.get("spec") or {})
     complete(resource, obj)
-    if resource.kind == "Pod" and _fixed(obj) != _fixed(old):
+    if resource.kind == "Pod" and (_fixed(obj) != _fixed(old) or _moved(obj, old)):
         why = (
             "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
             "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
@@ -147,8 +147,14 @@ _ON_CREATE: dict[str, Callable[[Object], None]] = {
 }
 
 
+def _moved(pod: Object, old: Object) -> bool:
+    """Whether a Pod leaves its node. Getting one is allowed here: there is no binding subresource."""
+    node = (old.get("spec") or {}).get("nodeName")
+    return bool(node) and (pod.get("spec") or {}).get("nodeName") != node
+
+
 def _fixed(pod: Object) -> Object:
-    """The part of a Pod's spec that never changes; being scheduled is the one change that may happen once."""
+    """The part of a Pod's spec that never changes."""
     spec = copy_json(pod.get("spec") or {})
     for key in ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "nodeName"):
         spec.pop(key, None)

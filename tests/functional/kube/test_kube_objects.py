@@ -250,6 +250,9 @@ def test_a_pod_keeps_its_spec(core: client.CoreV1Api, namespace: str) -> None:
     with refused(422, "Invalid") as refusal:
         core.patch_namespaced_pod("p", namespace, {"spec": {"hostname": "other"}}, _content_type=MERGE)
     assert "pod updates may not change fields other than" in refusal.message
+    core.create_namespaced_pod(namespace, pod("placed", nodeName="n"))
+    with refused(422, "Invalid"):
+        core.patch_namespaced_pod("placed", namespace, {"spec": {"nodeName": "m"}}, _content_type=MERGE)
 
 
 def test_a_node_reports_its_capacity(core: client.CoreV1Api) -> None:
