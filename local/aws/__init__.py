@@ -54,13 +54,13 @@ EcrToken(user, password, proxy_endpoint, expires_at: datetime)
 
 What is not as in AWS, so that nobody looks for it here:
 
-- Third-party packages come from this machine's environment and its Python: a layer with `*.dist-info` folders is
-  built for Lambda's Python and stays unused (`report.skipped_layers`). Function memory is not limited.
+- Third-party packages come from this machine's environment and its Python: a layer with `*.dist-info` folders
+  is built for Lambda's Python and stays unused (`report.skipped_layers`). Function memory is not limited.
 - A path under /opt is replaced where an environment variable of the function names it, nowhere else.
-- IAM policies, key, topic and queue policies are not evaluated. Function permissions are (a service without one is
-  refused), and Deny statements of bucket policies.
-- Retries of deliveries and asynchronous invocations come after fractions of a second; a rule gives up after six
-  attempts. Waits, timeouts and retries of state machines are real time.
+- IAM policies, key, topic and queue policies are not evaluated. Function permissions are (a service without
+  one is refused), and Deny statements of bucket policies.
+- Retries of deliveries and asynchronous invocations come after fractions of a second; a rule gives up after
+  six attempts. Waits, timeouts and retries of state machines are real time.
 - Events arrive once and in order; `emit` repeats one. DynamoDB's TTL and S3's life cycle delete nothing.
 - A stopped execution's history has the interrupted task's time-out before `ExecutionAborted`.
 - `quiet` waits for running asynchronous invocations too: a sweep that loops for a minute counts.

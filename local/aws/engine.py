@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from local.aws import bucket_policies, machines, shims
+from local.aws import bucket_policies, machines, moto_server, shims
 from local.aws.events import Bus, Event
 from local.aws.front import Front
 from local.aws.identity import Identities
@@ -43,30 +42,6 @@ from local.aws.targets import DeliveryError, Targets
 from local.aws.template import read_stack
 
 _ONE_AT_A_TIME = threading.Lock()
-# No profile, credentials or metadata of this machine; None: not set at all.
-_ISOLATED: dict[str, str | None] = {
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_PROFILE": None,
-    "AWS_DEFAULT_PROFILE": None,
-    "MOTO_PORT": None,
-}
-
-
-def _isolated_environment() -> Callable[[], None]:
-    """Keeps this process's AWS settings away from boto3 and moto; returns what restores them."""
-    before = {name: os.environ.get(name) for name in _ISOLATED}
-
-    def write(values: Mapping[str, str | None]) -> None:
-        for name, value in values.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-    write(_ISOLATED)
-    return lambda: write(before)
 
 
 class LocalAws:
@@ -142,9 +117,10 @@ class LocalAws:
         logs.mkdir(parents=True, exist_ok=True)
         fork = ForkServer(self._preload, self.workdir)
         self._on_stop.append(fork.stop)
-        self._on_stop.append(_isolated_environment())
+        self._on_stop.append(moto_server.isolate_environment())
         fork.start()  # its imports run while moto is imported here
-        self._start_moto()
+        self.endpoint, stop_moto = moto_server.start()
+        self._on_stop.append(stop_moto)
         self._pending = Pending()
         most, soft, idle = self._limits
         self._lambdas = Lambdas(
@@ -198,28 +174,6 @@ class LocalAws:
         self._ticker.start()
         self._on_stop.append(self._ticker.stop)
 
-    def _start_moto(self) -> None:
-        from moto.moto_api._internal.models import moto_api_backend
-        from moto.server import ThreadedMotoServer
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        # Every state that fails is an error line there, expected ones too; executions carry their own error.
-        logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
-        moto_api_backend.reset()
-        server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        server.start()
-        host, port = server.get_host_and_port()
-        self.endpoint = f"http://{host}:{port}"
-        os.environ["MOTO_PORT"] = str(port)  # the interpreter's own clients look here
-
-        def stop() -> None:
-            server.stop()
-            if server._server is not None:
-                server._server.server_close()
-            moto_api_backend.reset()
-
-        self._on_stop.append(stop)
-
     def _patch(self) -> None:
         patches = Patches()
         self._on_stop.append(patches.undo)
@@ -261,7 +215,7 @@ class LocalAws:
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_ENDPOINT_URL": self.endpoint,
-            **{name: value for name, value in _ISOLATED.items() if value is not None},
+            **moto_server.isolated_settings(),
             "NO_PROXY": "127.0.0.1,localhost",
         }
 

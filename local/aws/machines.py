@@ -1,10 +1,6 @@
-"""Step Functions: what moto's ASL interpreter lacks around the execution of a definition.
+"""Step Functions: executions, their status events, and task states that call functions in process.
 
-- StartExecution on a version or an alias; versions and aliases in Describe and List.
-- StopExecution and a machine's TimeoutSeconds end an execution that waits for a task token.
-- SendTask*: the cause of a failure is kept, a settled or dead token says TaskTimedOut or TaskDoesNotExist.
-- `Step Functions Execution Status Change` events.
-- Task states call the functions in process.
+The definitions run in moto's ASL interpreter; `machine_shims` corrects the API around it.
 """
 
 from __future__ import annotations
@@ -13,12 +9,12 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from local.aws import machine_shims
 from local.aws.events import Bus
 from local.aws.lambdas import Lambdas
 from local.aws.model import ExecutionView
@@ -50,9 +46,7 @@ class Machines:
         patches.on_undo(lambda: default_user_config.update(before))  # type: ignore[typeddict-item]  # same type
         machines = self
         patches.replace(lambda_eval_utils, "_invoke_lambda_function", self._invoke)
-        install_versions(patches)
-        install_stop(patches)
-        install_tokens(patches)
+        machine_shims.install(patches)
 
         communication = execution_module.BaseExecutionWorkerCommunication
         original_terminated = communication.terminated
@@ -60,13 +54,13 @@ class Machines:
         def terminated(worker: Any) -> None:
             original_terminated(worker)
             if worker.execution.exec_status == "TIMED_OUT":
-                _interrupt_tokens(worker.execution)
+                machine_shims.interrupt_tokens(worker.execution)
             machines._status_changed(worker.execution)
 
         original_start = execution_module.Execution.start
 
         def start(execution: Any) -> None:
-            execution.version_arn, execution.alias_arn = getattr(_STARTING, "qualifiers", (None, None))
+            execution.version_arn, execution.alias_arn = machine_shims.starting_qualifiers()
             original_start(execution)
             machines._status_changed(execution, "RUNNING")
 
@@ -90,7 +84,7 @@ class Machines:
             e for m in self.backend().state_machines for e in m.executions if e.exec_status == "RUNNING"
         ]
         for execution in running:
-            _stop(execution, error=None, cause="the engine stops")
+            machine_shims.stop(execution, error=None, cause="the engine stops")
         end = time.monotonic() + timeout
         with self.changed:
             while any(e.exec_status == "RUNNING" for e in running) and time.monotonic() < end:
@@ -172,205 +166,6 @@ def status_detail(execution: Any, status: str) -> dict[str, Any]:
 
 def _machine_arn(execution: Any) -> str:
     return ":".join(str(execution.state_machine_arn).split(":")[:7])
-
-
-def install_versions(patches: Patches) -> None:
-    """StartExecution, ListExecutions and DescribeExecution with version and alias ARNs."""
-    from moto.core.responses import ActionResult
-    from moto.stepfunctions import models, responses
-    from moto.stepfunctions.parser.models import StepFunctionsParserBackend
-
-    original_start: Any = StepFunctionsParserBackend.start_execution
-
-    def start_execution(
-        backend: Any, state_machine_arn: str, name: str, execution_input: str | None = None, **kwargs: Any
-    ) -> Any:
-        version, alias_arn = _resolve_machine(backend, state_machine_arn)
-        if version is None:
-            return original_start(backend, state_machine_arn, name, execution_input, **kwargs)
-        machine = next(m for m in backend.state_machines if m.arn == version.source_arn)
-        # The machine runs with the version's definition for the moment in which the interpreter copies it.
-        with _SWITCH:
-            current = (machine.definition, machine.roleArn)
-            machine.definition, machine.roleArn = version.definition, version.roleArn
-            _STARTING.qualifiers = (version.arn, alias_arn)
-            try:
-                return original_start(backend, machine.arn, name, execution_input, **kwargs)
-            finally:
-                machine.definition, machine.roleArn = current
-                del _STARTING.qualifiers
-
-    original_list = models.StepFunctionBackend.list_executions
-
-    def list_executions(backend: Any, state_machine_arn: str, **kwargs: Any) -> Any:
-        version, _ = _resolve_machine(backend, state_machine_arn)
-        return original_list(backend, version.source_arn if version else state_machine_arn, **kwargs)
-
-    original_list_response = responses.StepFunctionResponse.list_executions
-
-    def list_executions_response(response: Any) -> Any:
-        arn = response._get_param("stateMachineArn")
-        version, alias_arn = _resolve_machine(response.stepfunction_backend, arn)
-        if version is None:
-            return original_list_response(response)
-        executions, token = response.stepfunction_backend.list_executions(
-            arn,
-            status_filter=response._get_param("statusFilter"),
-            max_results=response._get_int_param("maxResults"),
-            next_token=response._get_param("nextToken"),
-        )
-        chosen = [e for e in executions if (alias_arn or version.arn) in (e.version_arn, e.alias_arn)]
-        items = [
-            {
-                "executionArn": e.execution_arn,
-                "name": e.name,
-                "startDate": e.start_date,
-                "stateMachineArn": version.source_arn,
-                "stateMachineVersionArn": e.version_arn,
-                "stateMachineAliasArn": e.alias_arn,
-                "status": e.status,
-                "stopDate": e.stop_date,
-            }
-            for e in chosen
-        ]
-        return ActionResult({"executions": items, "nextToken": token})
-
-    original_describe: Any = responses.StepFunctionResponse.describe_execution
-
-    def describe_execution(response: Any) -> Any:
-        result = original_describe(response)
-        execution = response.stepfunction_backend.describe_execution(response._get_param("executionArn"))
-        for field, attribute in (
-            ("stateMachineVersionArn", "version_arn"),
-            ("stateMachineAliasArn", "alias_arn"),
-            ("stopDate", "stop_date"),
-        ):
-            value = getattr(execution, attribute, None)
-            if value is not None:
-                result.result[field] = value
-        result.result["redriveCount"] = 0
-        return result
-
-    patches.replace(StepFunctionsParserBackend, "start_execution", start_execution)
-    patches.replace(models.StepFunctionBackend, "list_executions", list_executions)
-    patches.replace(responses.StepFunctionResponse, "list_executions", list_executions_response)
-    patches.replace(responses.StepFunctionResponse, "describe_execution", describe_execution)
-
-
-_SWITCH = threading.Lock()
-# Version and alias of the execution that this thread starts: its first event must name them already.
-_STARTING = threading.local()
-
-
-def _resolve_machine(backend: Any, arn: str) -> tuple[Any | None, str | None]:
-    """The version behind a version or alias ARN, and the alias ARN; (None, None) for a machine's own ARN."""
-    parts = arn.split(":")
-    if len(parts) != 8:
-        return None, None
-    machine = next((m for m in backend.state_machines if m.arn == ":".join(parts[:7])), None)
-    if machine is None:
-        return None, None
-    if parts[7].isdigit():
-        return machine.versions.get(int(parts[7])), None
-    alias = machine.aliases.get(parts[7])
-    if alias is None:
-        return None, None
-    # Two routes of an alias are for gradual deployments; the heavier one stands for both here.
-    route = max(alias.routing_configuration, key=lambda r: r["weight"])
-    return machine.versions.get(int(route["stateMachineVersionArn"].rpartition(":")[2])), arn
-
-
-def install_stop(patches: Patches) -> None:
-    """StopExecution wakes token waits and keeps the caller's error and cause; nothing overwrites the stop."""
-    from moto.core.responses import ActionResult
-    from moto.stepfunctions import responses
-    from moto.stepfunctions.parser.asl.eval import environment, program_state
-
-    original_set_error = environment.Environment.set_error
-
-    def set_error(env: Any, error: Any) -> None:
-        # The woken wait ends in an error of its own; the execution was stopped before it.
-        ended = (program_state.ProgramStopped, program_state.ProgramTimedOut)
-        if not isinstance(env._program_state, ended):
-            original_set_error(env, error)
-
-    def stop_execution(response: Any) -> Any:
-        execution = response.stepfunction_backend.describe_execution(response._get_param("executionArn"))
-        _stop(execution, response._get_param("error"), response._get_param("cause"))
-        return ActionResult({"stopDate": execution.stop_date or _now()})
-
-    patches.replace(environment.Environment, "set_error", set_error)
-    patches.replace(responses.StepFunctionResponse, "stop_execution", stop_execution)
-
-
-def _now() -> Any:
-    from moto.core.utils import utcnow
-
-    return utcnow()
-
-
-def _stop(execution: Any, error: str | None, cause: str | None) -> None:
-    if execution.exec_status != "RUNNING":
-        return
-    execution.error, execution.cause = error, cause
-    execution.stop(stop_date=_now(), error=error, cause=cause)
-    _interrupt_tokens(execution)
-
-
-def _interrupt_tokens(execution: Any) -> None:
-    env = execution.exec_worker.env
-    if env is not None:
-        for endpoint in list(env.callback_pool_manager._pool.values()):
-            endpoint.interrupt_all()
-
-
-def install_tokens(patches: Patches) -> None:
-    """SendTaskSuccess and SendTaskFailure: one answer per token, and the cause arrives."""
-    from moto.core.responses import EmptyResult
-    from moto.stepfunctions import responses
-
-    def settle(response: Any, send: Callable[[Any], None]) -> Any:
-        token = response._get_param("taskToken")
-        endpoint = _endpoint(response.stepfunction_backend, token)
-        if endpoint is None:
-            raise _refusal("TaskDoesNotExist", f"Task does not exist: '{token}'")
-        # Interrupted or answered: the wait is over. AWS calls both a timed-out task.
-        if endpoint._notify_event.is_set():
-            raise _refusal("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
-        send(token)
-        return EmptyResult()
-
-    def send_task_success(response: Any) -> Any:
-        output = response._get_param("output")
-        try:
-            json.loads(output)
-        except (TypeError, ValueError) as error:
-            raise _refusal("InvalidOutput", f"Invalid Output: {error}") from error
-        backend = response.stepfunction_backend
-        return settle(response, lambda token: backend.send_task_success(token, output))
-
-    def send_task_failure(response: Any) -> Any:
-        error, cause = response._get_param("error"), response._get_param("cause")
-        backend = response.stepfunction_backend
-        return settle(response, lambda token: backend.send_task_failure(token, error=error, cause=cause))
-
-    patches.replace(responses.StepFunctionResponse, "send_task_success", send_task_success)
-    patches.replace(responses.StepFunctionResponse, "send_task_failure", send_task_failure)
-
-
-def _refusal(code: str, message: str) -> Exception:
-    from moto.core.exceptions import AWSError
-
-    return AWSError(message, exception_type=code, status=400)
-
-
-def _endpoint(backend: Any, token: str) -> Any | None:
-    for execution in backend._get_executions():
-        env = execution.exec_worker.env if execution.exec_worker else None
-        endpoint = env.callback_pool_manager.get(token) if env is not None else None
-        if endpoint is not None:
-            return endpoint
-    return None
 
 
 def history(execution: Any) -> list[dict[str, Any]]:

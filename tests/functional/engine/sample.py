@@ -267,6 +267,20 @@ def template() -> dict[str, Any]:
                 ],
             },
         },
+        "Nowhere": {
+            "Type": "AWS::Events::Rule",
+            "Properties": {
+                "EventPattern": {"source": ["sample"], "detail-type": ["Nowhere"]},
+                "Targets": [
+                    {
+                        "Id": "None",
+                        "Arn": {"Fn::Sub": "${Main}-that-is-not-there"},
+                        "RoleArn": {"Fn::GetAtt": ["LookFunctionRole", "Arn"]},
+                        "DeadLetterConfig": {"Arn": {"Fn::GetAtt": ["Dead", "Arn"]}},
+                    }
+                ],
+            },
+        },
         "Ended": {
             "Type": "AWS::Events::Rule",
             "Properties": {

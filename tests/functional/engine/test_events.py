@@ -98,6 +98,14 @@ def test_missing_permission_goes_to_the_dead_letters(engine: LocalAws) -> None:
     assert any("no permission for events.amazonaws.com" in p for p in engine.problems)
 
 
+def test_missing_target_goes_to_the_dead_letters(engine: LocalAws) -> None:
+    engine.put_event("sample", "Nowhere", {"n": 2})
+    engine.quiet()
+    (letter,) = drain(engine, "Dead")
+    assert letter["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "StateMachineDoesNotExist"
+    assert letter["MessageAttributes"]["TARGET_ARN"]["StringValue"].endswith("-that-is-not-there")
+
+
 def test_publish_fills_the_outbox_and_reaches_functions(engine: LocalAws) -> None:
     before = len(engine.messages)
     topic = engine.physical("Topic")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from local.aws import LocalAws
+from local.aws.front import Route
 
 
 def ask(
@@ -98,6 +99,21 @@ def test_signed_routes_know_the_role(engine: LocalAws) -> None:
     event = event_of(ask(engine, "POST", "/signed", headers=[("Authorization", scope)]))
     iam = event["requestContext"]["authorizer"]["iam"]
     assert iam["userArn"] == "arn:aws:sts::111122223333:assumed-role/sample-look/local"
+
+
+def test_the_most_specific_route_wins() -> None:
+    keys = ["$default", "ANY /a/{rest+}", "GET /a/{x}", "ANY /a/{x}", "GET /a/b"]
+    routes = sorted((Route.parse(k, "t", signed=False) for k in keys), key=lambda r: r.rank)
+
+    def winner(method: str, path: str) -> str:
+        found = (r for r in routes if r.method in (method, "ANY") and r.pattern.fullmatch(path))
+        return next(found).key
+
+    assert winner("GET", "/a/b") == "GET /a/b"
+    assert winner("GET", "/a/c") == "GET /a/{x}"
+    assert winner("POST", "/a/c") == "ANY /a/{x}"
+    assert winner("POST", "/a/c/d") == "ANY /a/{rest+}"
+    assert winner("POST", "/other") == "$default"
 
 
 def test_access_log_has_no_path(engine: LocalAws) -> None:

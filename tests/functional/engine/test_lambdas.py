@@ -6,6 +6,8 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from local.aws import LocalAws
 
 
@@ -89,6 +91,18 @@ def test_async_retries_then_destination(engine: LocalAws) -> None:
     assert record["requestContext"]["condition"] == "RetriesExhausted"
     assert record["responsePayload"]["errorMessage"] == "asked to fail"
     assert record["requestPayload"]["detail"] == {"fail": True}
+
+
+def test_functions_are_found_by_every_kind_of_name(engine: LocalAws) -> None:
+    name = engine.physical("ActFunction")
+    arn = f"arn:aws:lambda:us-west-2:111122223333:function:{name}"
+    for spelling in (name, arn, f"{arn}:live", f"{name}:$LATEST", f"111122223333:function:{name}"):
+        assert engine._lambdas.find(spelling).name == name, spelling
+    with pytest.raises(KeyError):
+        engine._lambdas.find("nobody")
+    client = engine.client("lambda")
+    with pytest.raises(client.exceptions.ResourceNotFoundException):
+        client.invoke(FunctionName="nobody")
 
 
 def test_processes_stay_under_the_limit(engine: LocalAws) -> None:

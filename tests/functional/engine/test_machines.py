@@ -113,6 +113,7 @@ def test_fail_state_and_its_event(engine: LocalAws) -> None:
     first, last = status_events(engine, arn)
     assert first["detail"]["status"] == "RUNNING"
     assert first["detail"]["stopDate"] is None
+    assert first["detail"]["stateMachineAliasArn"] == alias
     assert last["detail-type"] == "Step Functions Execution Status Change"
     assert last["resources"] == [arn]
     detail = last["detail"]

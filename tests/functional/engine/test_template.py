@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,14 @@ def test_a_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="Another local engine runs"):
             load(tmp_path / "d", {}).start()
         assert engine.physical("Topic").startswith("arn:aws:sns:")
+
+
+def test_settings_of_this_machine_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    with load(tmp_path, {"Topic": {"Type": "AWS::SNS::Topic"}}) as engine:
+        assert engine.client("sns").list_topics()["Topics"]
+    assert os.environ["AWS_PROFILE"] == "no-such-profile"
+    assert "MOTO_PORT" not in os.environ
 
 
 def test_report_outputs_and_settings(engine: LocalAws) -> None:
