@@ -6,8 +6,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.findings import acknowledge
-
 
 class Storage(Construct):
     """All three survive the stack: what was decided outlives the pipeline that decided it."""
@@ -23,9 +21,6 @@ class Storage(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(retention.log_days))],
             removal_policy=RemovalPolicy.RETAIN,
-        )
-        acknowledge(
-            self.access_logs, "AwsSolutions-S1", "This is the access log; logging itself would feed itself."
         )
         self.inbox = s3.Bucket(
             self,
