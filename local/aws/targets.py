@@ -102,13 +102,15 @@ class Targets:
 
     def queue(self, arn: str, body: str, attributes: dict[str, str]) -> None:
         """Puts one message into a queue, with String attributes."""
-        region, account, name = arn.split(":")[3:6]
-        url = f"{self._client('sqs').meta.endpoint_url}/{account}/{name}"
-        self._client("sqs").send_message(
-            QueueUrl=url,
+        account, name = arn.split(":")[4:6]
+        sqs = self._client("sqs")
+        sqs.send_message(
+            QueueUrl=f"{sqs.meta.endpoint_url}/{account}/{name}",
             MessageBody=body,
             MessageAttributes={
-                k: {"DataType": "String", "StringValue": v} for k, v in attributes.items() if v and region
+                key: {"DataType": "String", "StringValue": value}
+                for key, value in attributes.items()
+                if value
             },
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -195,8 +194,3 @@ def route(loading: Loading, logical_id: str, properties: dict[str, Any]) -> Crea
     target = properties["Target"].removeprefix("integrations/")
     front.routes.append(Route.parse(properties["RouteKey"], target, signed=authorization == "AWS_IAM"))
     return logical_id, {"RouteId": logical_id}
-
-
-def describe_routes(loading: Loading) -> str:
-    """The routes as JSON, for the report."""
-    return json.dumps({i: [r.key for r in f.routes] for i, f in loading.fronts.items()})
