@@ -20,8 +20,8 @@ from aicr_pipeline.errors import PipelineError, TransientError
 #: The token is gone: answered before, timed out, or its execution is over.
 _GONE = {"InvalidToken", "TaskTimedOut", "TaskDoesNotExist"}
 _LEASE_SECONDS = 30.0
-#: After the last answer the next wait usually comes within this time.
-_LINGER_SECONDS = 10.0
+#: After the last answer the next wait usually comes within so many intervals; else its own event wakes us.
+_LINGER_INTERVALS = 3
 
 Report = Callable[[str, Waiter], None]
 
@@ -57,6 +57,7 @@ class Sweep:
             ``answered`` and ``waiting``: counts; ``leased`` False when another sweep is at it.
         """
         started, answered, waiting = self._now(), 0, 0
+        linger = _LINGER_INTERVALS * self._interval
         while True:
             if not self._lease():
                 return {"leased": False, "answered": answered, "waiting": waiting}
@@ -67,7 +68,7 @@ class Sweep:
                 answered, waiting = answered + done, len(waiters) - done
                 now = self._now()
                 last = now if done else last
-                looping = any(waiter.kind != "approval" for waiter in waiters) or now - last < _LINGER_SECONDS
+                looping = any(waiter.kind != "approval" for waiter in waiters) or now - last < linger
                 if not looping or now - started > self._budget or not self._lease():
                     break
                 self._sleep(self._interval)

@@ -66,6 +66,10 @@ _VERDICTS: Mapping[str, str] = {
 }
 
 
+#: Why people are asked, where the report names a setting.
+_BECAUSE: Mapping[str, str] = {"approvals.always": "the configuration always asks"}
+
+
 @dataclass(frozen=True)
 class Records:
     """What the ledger holds about one rollout. ``approvals`` are those of single people, of whom ``needed``
@@ -133,6 +137,7 @@ class PageView:
     steps: tuple[StepView, ...]
     unchanged: tuple[StepView, ...]
     summary: str
+    because: tuple[str, ...]
     warnings: tuple[str, ...]
     history: tuple[Moment, ...]
     needed: int
@@ -188,6 +193,10 @@ def page_view(
         steps=tuple(view for view in views if view.action != Action.Unchanged),
         unchanged=tuple(view for view in views if view.action == Action.Unchanged),
         summary=_summary(records.report),
+        because=tuple(
+            _BECAUSE.get(reason, reason)
+            for reason in (records.report.approval_because if records.report else ())
+        ),
         warnings=tuple(_warnings(records, development)),
         history=_history(records),
         needed=records.needed,
@@ -281,7 +290,8 @@ def _summary(report: Report | None) -> str:
     for step in report.steps:
         counts[step.action] = counts.get(step.action, 0) + 1
     count = "1 release" if len(report.steps) == 1 else f"{len(report.steps)} releases"
-    return f"{count}: " + ", ".join(f"{n} {action}" for action, n in counts.items())
+    ordered = sorted(counts.items(), key=lambda item: item[0] == Action.Unchanged)
+    return f"{count}: " + ", ".join(f"{n} {action}" for action, n in ordered)
 
 
 def _warnings(records: Records, development: bool) -> Iterator[str]:

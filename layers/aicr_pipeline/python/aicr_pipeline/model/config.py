@@ -196,8 +196,8 @@ class Approvals(Document):
             raise ValueError("approvers: each name may stand once")
         if self.min_approvals > len(names):
             raise ValueError("minApprovals: more than there are approvers")
-        if not 60 <= seconds(self.deadline) <= 30 * 86400:
-            raise ValueError("deadline: between 60s and 30d")
+        if not 10 <= seconds(self.deadline) <= 30 * 86400:
+            raise ValueError("deadline: between 10s and 30d")
         return self
 
 

@@ -1,0 +1,119 @@
+"""The resolve machine on a whole machine: the straight path, the digest, and every bad input."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workflow.machine import Machine, machine, runtime
+
+pytestmark = pytest.mark.xdist_group("workflow-resolve")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with machine(tmp_path_factory.mktemp("resolve")) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason", "words"),
+    [
+        (runtime(surprise=1), "InvalidRuntime", "spec.surprise: unknown field"),
+        (runtime(paused="yes"), "InvalidRuntime", "spec.paused"),
+        (runtime(placement=None), "InvalidRuntime", "spec.placement: required, but missing"),
+        (runtime().replace(b"name: cluster", b"name: other"), "InvalidRuntime", "metadata.name"),
+        (b"apiVersion: [", "InvalidRuntime", "not valid YAML"),
+        (b"# " + b"x" * (2 << 20), "ContentTooLarge", "2097154 bytes"),
+        (
+            runtime(aicr={"version": "v2.0.0", "image": "ghcr.io/nvidia/aicr@sha256:" + "1" * 64}),
+            "AICRVersionMismatch",
+            "v2.0.0",
+        ),
+    ],
+    ids=[
+        "unknown field",
+        "wrong type",
+        "no placement",
+        "another name",
+        "no YAML",
+        "two megabytes",
+        "AICR 2",
+    ],
+)
+def test_bad_runtime_stalls_with_its_reason(running: Machine, wish: bytes, reason: str, words: str) -> None:
+    ended = running.resolve(wish)
+    assert (ended.status, ended.error) == ("FAILED", reason)
+    assert words in (ended.cause or "")
+    # Nothing is half-written, and people were told.
+    keys = [key for key in _ledger_keys(running) if ended.name in key]
+    assert keys == []
+    assert reason in (running.pipeline.aws.messages[-1].subject or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "words"),
+    [
+        (
+            {
+                "placement": {
+                    "system": {"nodeSelector": {"eks.amazonaws.com/nodegroup": "system"}},
+                    "accelerated": {"nodeSelector": {"eks.amazonaws.com/nodegroup": "none"}},
+                }
+            },
+            "NodeGroupEmpty",
+            "spec.placement.accelerated.nodeSelector",
+        ),
+        (
+            {"criteria": {"service": "eks", "accelerator": "gb200", "os": "ubuntu"}},
+            "CriteriaConflict",
+            "spec.criteria.accelerator is 'gb200', the snapshot says h100",
+        ),
+        ({"overrides": {"no-such-component": {"a": 1}}}, "AICRInvalidRequest", "no-such-component"),
+    ],
+    ids=["no node", "criteria", "unknown component"],
+)
+def test_wish_that_the_cluster_or_aicr_refuses(
+    running: Machine, spec: dict[str, Any], reason: str, words: str
+) -> None:
+    ended = running.resolve(runtime(**spec))
+    assert (ended.status, ended.error) == ("FAILED", reason)
+    assert words in (ended.cause or "")
+
+
+def test_same_wish_same_digest_and_one_value_changes_it(running: Machine) -> None:
+    # Paused: resolved, but nothing is rolled out.
+    first = running.resolve(runtime(paused=True))
+    assert first.status == "SUCCEEDED", first.cause
+    assert first.output["announcement"] == {"announced": False, "because": "spec.paused is true"}
+    again = running.resolve(runtime(paused=True) + b"# submitted again\n")
+    assert again.output["plan"] == first.output["plan"] | {"isNew": False}
+    # The second mirror found every chart: nothing was pushed, in at most two requests a chart.
+    assert {chart["status"] for chart in again.output["mirror"]} == {"unchanged"}
+    assert max(chart["requests"] for chart in again.output["mirror"]) <= 2
+    other = running.resolve(runtime(paused=True, overrides={"gpu-operator": {"driver.enabled": False}}))
+    assert other.output["plan"]["digest"] != first.output["plan"]["digest"]
+    plan = json.loads(running.pipeline.ledger(f"plans/{other.output['plan']['digest'][7:]}.json") or b"")
+    values = {release["name"]: release.get("values") for release in plan["desiredState"]["releases"]}
+    assert values["gpu-operator"]["driver"]["enabled"] is False
+    assert running.pipeline.aws.executions(running.pipeline.machine("rollout")) == []
+
+
+def test_history_stays_small(running: Machine) -> None:
+    ended = running.resolve(runtime(paused=True) + b"# once more\n")
+    assert ended.events < 250
+    assert len(json.dumps(ended.output)) < 8 << 10
+
+
+def _ledger_keys(running: Machine) -> list[str]:
+    s3, bucket = running.pipeline.aws.client("s3"), running.pipeline.aws.outputs["LedgerBucket"]
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+
+def test_nothing_was_lost_on_the_way(running: Machine) -> None:
+    assert running.pipeline.aws.problems == []
+    assert running.pipeline.aws.report.unknown == {}
+    assert Path(running.pipeline.options.workdir).is_dir()
