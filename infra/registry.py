@@ -14,7 +14,7 @@ class Registry(Construct):
         super().__init__(scope, id)
         stack = Stack.of(self)
         if (host.account, host.region) != (stack.account, stack.region):
-            # The registry's own account makes the template; installing.md gives the command.
+            # A template works in its own account and region only: whoever keeps that registry makes it.
             return
         ecr.CfnRepositoryCreationTemplate(
             self,

@@ -42,7 +42,6 @@ class Arns:
     rollout_machine: str
     resolve_executions: str
     rollout_executions: str
-    eks_cluster: str
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,6 @@ class PipelineStack(Stack):
         return self.format_arn(service="iam", region="", resource="role", resource_name=role)
 
     def _arns(self) -> Arns:
-        cluster = self._config.cluster
         return Arns(
             inbox=self.storage.inbox.bucket_arn,
             ledger=self.storage.ledger.bucket_arn,
@@ -141,7 +140,6 @@ class PipelineStack(Stack):
             rollout_machine=self._machine_arn("rollout"),
             resolve_executions=self._executions_arn("resolve"),
             rollout_executions=self._executions_arn("rollout"),
-            eks_cluster=self.format_arn(service="eks", resource="cluster", resource_name=cluster.known_as),
         )
 
     def _environment(self) -> dict[str, str]:
