@@ -23,6 +23,7 @@ def unpack(layer: bytes, what: str) -> dict[str, bytes]:
         the entry named; ``ContentTooLarge`` over 5,000 files, 8 MiB a file or 64 MiB in all.
     """
     files: dict[str, bytes] = {}
+    total = 0
     try:
         raw = _inflate(layer, what)
         with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
@@ -32,13 +33,15 @@ def unpack(layer: bytes, what: str) -> dict[str, bytes]:
                 name = _safe(entry, what)
                 if name in files:
                     raise _invalid(what, f"entry {name} stands twice")
-                if entry.size > MOST_FILE_BYTES or len(files) >= MOST_FILES:
+                total += entry.size  # what a sparse entry expands to is not in the archive's own size
+                if entry.size > MOST_FILE_BYTES or total > MOST_BYTES or len(files) >= MOST_FILES:
                     raise PipelineError(
                         Reason.ContentTooLarge, f"{what}: entry {name} is too large, or one of too many."
                     )
                 handle = archive.extractfile(entry)
                 files[name] = handle.read() if handle else b""
-    except (tarfile.TarError, zlib.error, EOFError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, ValueError, RecursionError) as error:
+        # tarfile raises the last two for hostile extension headers: bad numbers, headers upon headers.
         raise _invalid(what, f"it is not a sound tar+gzip archive ({error})") from None
     return files
 
