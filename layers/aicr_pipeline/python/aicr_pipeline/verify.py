@@ -27,12 +27,16 @@ def main(arguments: list[str] | None = None) -> int:
     if missing:
         print(f"INCOMPLETE: no such file: {', '.join(missing)}", file=sys.stderr)
         return INCOMPLETE
-    verdict = verify(
-        options.evidence.read_bytes(),
-        options.key.read_bytes(),
-        options.plan.read_bytes() if options.plan else None,
-        require_qualifying=options.require_qualifying,
-    )
+    try:
+        verdict = verify(
+            options.evidence.read_bytes(),
+            options.key.read_bytes(),
+            options.plan.read_bytes() if options.plan else None,
+            require_qualifying=options.require_qualifying,
+        )
+    except Exception as error:  # noqa: BLE001 - Python's own exit status would be 1, which says "valid"
+        print(f"INVALID: cannot be judged ({type(error).__name__})", file=sys.stderr)
+        return INVALID
     print(as_json(verdict) if options.json else _text(verdict))
     return verdict.code
 

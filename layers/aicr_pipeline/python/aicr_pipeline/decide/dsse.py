@@ -65,6 +65,9 @@ def _decode(value: object, what: str) -> bytes:
     if not isinstance(value, str):
         raise ValueError(f"{what} is missing")
     try:
-        return base64.b64decode(value, validate=True)
+        decoded = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError(f"{what} is not base64") from None
+    if base64.b64encode(decoded).decode() != value:  # bits that the padding hides
+        raise ValueError(f"{what} is not canonical base64")
+    return decoded

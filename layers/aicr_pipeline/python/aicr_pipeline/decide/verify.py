@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import ValidationError
@@ -79,7 +79,7 @@ def verify(evidence: bytes, public_key: bytes, plan: bytes | None, *, require_qu
 def _step(done: list[Check], name: str, look: Callable[[], tuple[T, str]]) -> T:
     try:
         value, detail = look()
-    except (ValueError, PipelineError) as error:
+    except (ValueError, PipelineError, RecursionError) as error:
         raise _Stop(Check(name, False, getattr(error, "message", str(error)))) from None
     done.append(Check(name, True, detail))
     return value
@@ -91,7 +91,7 @@ def _key(data: bytes) -> tuple[ec.EllipticCurvePublicKey, str]:
             key = serialization.load_pem_public_key(data)
         else:
             key = serialization.load_der_public_key(data)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise _Stop(Check("key", False, "the public key is neither PEM nor DER")) from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise _Stop(Check("key", False, "the public key is not ECDSA P-256"))
