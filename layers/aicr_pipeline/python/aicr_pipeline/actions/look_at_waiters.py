@@ -15,6 +15,7 @@ from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_decision
 from aicr_pipeline.clock import Clock, parse_time
+from aicr_pipeline.decide.aicr_job import RETRIED_EXITS
 from aicr_pipeline.decide.application import AUTOMATED
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.job_state import JobState, job_state
@@ -22,7 +23,7 @@ from aicr_pipeline.decide.readiness import readiness
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
 from aicr_pipeline.decide.validation import judge
 from aicr_pipeline.decide.versions import check_recorded
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import Criteria
 
@@ -98,6 +99,10 @@ def _job(waiter: Waiter, world: World) -> Answer | None:
     state = job_state(job, jobs.pods_of(cluster, namespace, name) if job is not None else [])
     if state.state == "running":
         return None
+    if state.exit_code in RETRIED_EXITS:
+        # The state machine's Retry matches this name: the state starts the Job of the next attempt.
+        words = f"{state.message}: AICR found something unavailable or was rate limited"
+        return {"error": TransientError.__name__, "cause": words}
     return _PURPOSES[str(wanted["purpose"])](state, wanted, world)
 
 
@@ -177,9 +182,9 @@ def _outcome(reason: Reason, message: str) -> Answer:
 
 
 def refused(waiter: Waiter, error: PipelineError) -> Answer:
-    """The answer for a domain end that a look raised."""
+    """The answer for a domain end that a look raised. A release's names its step first, as all do."""
     return (
-        _failed(error.reason, error.message)
+        _failed(error.reason, f"{waiter.wanted['step']}: {error.message}")
         if waiter.kind == "application"
         else _outcome(error.reason, error.message)
     )

@@ -25,6 +25,7 @@ EXIT_REASONS: Mapping[int, Reason] = {
     5: Reason.AICRTimeout,
     8: Reason.AICRInternal,
 }
+RETRIED_EXITS = frozenset({6, 7})
 
 _RESTRICTED: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
@@ -153,7 +154,9 @@ def input_config_map(job: Mapping[str, Any], suffix: str, text: str) -> dict[str
         ``ContentTooLarge`` above what a ConfigMap holds (1 MiB in all; 1,000,000 bytes of text here).
     """
     if len(text.encode()) > 1_000_000:
-        raise PipelineError(Reason.ContentTooLarge, f"The {suffix} is too large for a ConfigMap, which holds 1 MiB.")
+        raise PipelineError(
+            Reason.ContentTooLarge, f"The {suffix} is too large for a ConfigMap, which holds 1 MiB."
+        )
     return _owned(job, f"{job['metadata']['name']}-{suffix}") | {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -175,11 +178,18 @@ def _placement(group: str, nodes: NodeGroup) -> Iterable[str]:
 
 
 def _toleration(group: str, toleration: Toleration) -> str:
+    """AICR makes ``Exists`` of ``key:effect``, so ``Equal`` without a value has no form of its own."""
     if toleration.key is None or toleration.effect is None:
         raise PipelineError(
             Reason.InvalidPlacement,
             f"spec.placement.{group}.tolerations: AICR takes key=value:effect, "
             "so key and effect are required.",
+        )
+    if toleration.operator == "Equal" and not toleration.value:
+        raise PipelineError(
+            Reason.InvalidPlacement,
+            f"spec.placement.{group}.tolerations: AICR reads {toleration.key}:{toleration.effect} as "
+            "operator Exists, so give Equal a value or write operator: Exists.",
         )
     value = f"={toleration.value}" if toleration.value else ""
     return f"{toleration.key}{value}:{toleration.effect}"
