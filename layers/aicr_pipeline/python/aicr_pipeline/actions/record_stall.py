@@ -24,7 +24,7 @@ def record_stall(
     """
     detail = event["detail"]
     name, status = str(detail["name"]), str(detail["status"])
-    is_rollout = "rollout" in str(detail["stateMachineArn"]).rsplit(":", 1)[-1].lower()
+    is_rollout = str(detail["stateMachineArn"]).endswith("-rollout")
     if is_rollout and is_over(ledger, name):
         return {"stalled": False}
     if not is_rollout and status == "FAILED" and _is_reason(str(detail.get("error") or "")):
