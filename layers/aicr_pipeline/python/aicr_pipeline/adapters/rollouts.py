@@ -96,5 +96,8 @@ def _load(ledger: Ledger, name: str, document: str, model: type[DocumentT]) -> D
     text = ledger.get(key)
     if text is None:
         return None
-    data: Any = json.loads(text)
+    try:
+        data: Any = json.loads(text)
+    except ValueError:
+        raise PipelineError(Reason.PlanUnreadable, f"Ledger key {key} is not JSON.") from None
     return parse(model, data, Reason.PlanUnreadable, key)

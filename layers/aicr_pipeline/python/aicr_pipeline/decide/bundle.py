@@ -21,7 +21,8 @@ CHECKSUMS = "checksums.txt"
 BUNDLE_INFO = "bundle-info.yaml"
 RECIPE = "recipe.yaml"
 
-_FOLDER = re.compile(r"^(\d{3})-([a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?)$")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?")
+_FOLDER = re.compile(rf"^(\d{{3}})-({_NAME.pattern})$")
 _CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
 _API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
 #: Which files of a release folder the content digest covers; the rest changes with umask or node count.
@@ -204,6 +205,8 @@ def _from_info(info: dict[str, Any]) -> Iterable[_Entry]:
         name, folder = release.get("name"), release.get("path", release.get("folder"))
         if not isinstance(name, str) or not isinstance(folder, str):
             raise _invalid(f"{where} has no name or path")
+        if not _NAME.fullmatch(name):
+            raise _invalid(f"{where}: {name!r} is no release name of at most 53 characters")
         yield _Entry(folder.strip("/"), name, _text(release, "component"), _text(release, "namespace"))
 
 

@@ -37,7 +37,7 @@ def readiness(application: Mapping[str, Any], digest: str, request_id: str | Non
     spec, status = application.get("spec") or {}, application.get("status") or {}
     state = status.get("operationState") or {}
     condition = _condition(status)
-    if (application["metadata"].get("annotations") or {}).get(REFRESH):
+    if REFRESH in (application["metadata"].get("annotations") or {}):
         return _waiting(name, "a refresh is asked for and not done")
     if application.get("operation"):
         return _waiting(name, "its operation has not started")

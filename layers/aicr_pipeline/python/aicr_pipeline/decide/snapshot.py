@@ -50,6 +50,8 @@ def read_snapshot(text: bytes) -> Snapshot:
         )
     fingerprint = data.get("fingerprint")
     missing = [name for name in _NEEDED if not _value(fingerprint, name)]
+    nodes = str(_value(fingerprint, "nodeCount"))
+    missing += ["nodeCount"] if "nodeCount" not in missing and not nodes.isdecimal() else []
     if missing:
         raise PipelineError(
             Reason.SnapshotIncomplete,
@@ -68,7 +70,7 @@ def read_snapshot(text: bytes) -> Snapshot:
         if isinstance(os_entry, dict) and os_entry.get("version")
         else None,
         kubernetes_version=str(_value(fingerprint, "k8sVersion")),
-        node_count=int(_value(fingerprint, "nodeCount")),
+        node_count=int(nodes),
         gpu_driver_state=_driver(data.get("measurements")),
     )
 

@@ -120,7 +120,7 @@ class Registry(Document):
 
     @model_validator(mode="after")
     def _private(self) -> Self:
-        if self.host == "public.ecr.aws":
+        if self.host.partition(":")[0].rstrip(".") == "public.ecr.aws":
             raise ValueError(
                 "repository: public.ecr.aws is refused; charts and evidence need a private registry"
             )
