@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from aicr_pipeline.model.config import load_cluster_config
 
+from infra.cluster_manifests import render
 from infra.sources import ROOT
 from infra.synth import synthesize
 from tests.infra.conftest import DEMO
@@ -82,6 +84,34 @@ def test_each_acknowledgement_answers_a_finding_and_says_why(tmp_path: Path) -> 
         assert len(reason) > 20, rule
         below = {name for found, name in findings if f"{found}/".startswith(f"{path}/")}
         assert any(name.endswith(rule) for name in below), f"{path}: nothing asks for {rule}"
+
+
+def test_another_accounts_cluster_gets_its_entries_and_repositories_there(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "app.py"],
+        env={
+            **os.environ,
+            "CDK_OUTDIR": str(out),
+            "BUILD_DIR": str(tmp_path / "build"),
+            "CLUSTER": DEMO.stem,
+            # What the CLI makes of `-c account=999988887777`.
+            "CDK_CONTEXT_JSON": json.dumps({"account": "999988887777"}),
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    stack = Stack(out)
+    assert not stack.of_type("AWS::EKS::AccessEntry")
+    assert not stack.of_type("AWS::ECR::RepositoryCreationTemplate")
+    text = stack.file.read_text()
+    assert ":eks:us-west-2:111122223333:cluster/demo" in text
+    assert "arn:aws:ecr:us-west-2:111122223333:repository/aicr/demo/charts/*" in text
+    printed = render(load_cluster_config(DEMO))
+    assert "aws eks create-access-entry --region us-west-2 --cluster-name demo" in printed
 
 
 def test_too_many_approvers_are_refused_before_lambda_does(tmp_path: Path) -> None:
