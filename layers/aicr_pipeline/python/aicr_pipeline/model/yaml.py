@@ -82,4 +82,4 @@ def _refuse_aliases(text: str | bytes) -> None:
     if ("*" in text) if isinstance(text, str) else (b"*" in text):
         for event in yaml.parse(text, Loader=_Base):
             if isinstance(event, yaml.AliasEvent):
-                raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
+                raise yaml.YAMLError(f"aliases are not allowed {event.start_mark}")
