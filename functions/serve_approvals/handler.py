@@ -3,6 +3,7 @@
 import secrets
 import traceback
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from aicr_pipeline import env, wiring
@@ -57,7 +58,8 @@ def not_found(_: NotFoundError) -> Response[str]:
 @app.exception_handler(Exception)  # type: ignore[untyped-decorator]
 def failed(error: Exception) -> Response[str]:
     """The outermost place: a page for the person; type and place for the log, never the error's words."""
-    where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
     reason = str(getattr(error, "reason", ""))
     logger.error("failed", extra={"error": type(error).__name__, "reason": reason, "where": where})
     return _response(FAILED)
@@ -82,6 +84,8 @@ def _response(answer: Answer) -> Response[str]:
     metrics.add_metric(name="ApprovalPages", unit=MetricUnit.Count, value=1)
     if answer.name.startswith("recorded-"):
         metrics.add_metric(name="DecisionsRecorded", unit=MetricUnit.Count, value=1)
+    elif answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        metrics.add_metric(name="ApprovalPagesFailed", unit=MetricUnit.Count, value=1)
     elif answer.status >= HTTPStatus.BAD_REQUEST:
         metrics.add_metric(name="ApprovalPagesRefused", unit=MetricUnit.Count, value=1)
     logger.info("answered", extra={"status": answer.status, "page": answer.name})

@@ -24,7 +24,7 @@ def test_logs_hold_nothing_secret(
     assert site.get(waiting).status == 500
     captured = capfd.readouterr()
     text = site.logs.getvalue() + captured.out + captured.err
-    assert "answered" in text and "decided" in text and "JSONDecodeError" in text, "the logs were captured"
+    assert "answered" in text and "decided" in text and "PlanUnreadable" in text, "the logs were captured"
     secret = [
         waiting.secret(),
         "B" * 32,

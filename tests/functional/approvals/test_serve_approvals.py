@@ -22,7 +22,7 @@ def test_the_page_shows_what_is_asked(site: Site, waiting: Waiting) -> None:
         waiting.report.to_plan, waiting.request.digest, "alex, kim", "four eyes is not enforced",
         "evidence from here never qualifies", "whoever holds it can decide",
         "left installed as they are: kai-scheduler",
-        "Asked because:", "approvals.always",
+        "Asked because:", "the configuration always asks",
         "gpu-operator", "Upgrade", "v25.3.0", "v25.3.1", "no upgrade record exists", "4 changed values",
         "driver.version", "&#34;570.148.08&#34;", "&#34;580.65.06&#34;", "not set",
         "nodewright", "Move", "the release moves", "kubeflow-trainer", "Install", "1 unchanged release",

@@ -37,9 +37,9 @@ def load_approvals(ledger: Ledger, rollout: str, approvers: Iterable[str]) -> tu
     found = []
     for approver in approvers:
         key = approval_record_key(rollout, approver)
-        text = ledger.get(key)
-        if text is not None:
-            found.append(parse(Decision, json.loads(text), Reason.PlanUnreadable, key))
+        document = ledger.get_json(key)
+        if document is not None:
+            found.append(parse(Decision, document, Reason.PlanUnreadable, key))
     return tuple(sorted(found, key=lambda approval: (approval.at, approval.by)))
 
 

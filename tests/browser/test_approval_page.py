@@ -1,0 +1,226 @@
+"""A person approves on a phone, with a keyboard, at night; a scanner does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.browser.conftest import PHONE, WIDE, Browser, Front
+from tests.functional.approvals.conftest import Site
+from tests.functional.approvals.support import ROOT, Waiting, decision_of, seed
+
+AXE = Path(os.environ.get("AXE_JS", ROOT / "build/axe/node_modules/axe-core/axe.min.js"))
+
+
+@pytest.fixture
+def waiting(site: Site) -> Waiting:
+    return seed(site.s3)
+
+
+def wait_for(browser: Browser, condition: Callable[[], object]) -> None:
+    WebDriverWait(browser.driver, 15, poll_frequency=0.05).until(lambda _: condition())
+
+
+def field(browser: Browser, name: str) -> Any:
+    return browser.driver.find_element(By.NAME, name)
+
+
+def press(browser: Browser, decision: str) -> None:
+    browser.driver.find_element(By.CSS_SELECTOR, f'button[value="{decision}"]').click()
+
+
+def test_approve_on_a_phone(browser: Browser, front: Front, waiting: Waiting) -> None:
+    link = front.link(waiting)
+    browser.driver.get(link)
+    assert browser.state() == "open"
+    browser.picture("open-phone-light")
+    width = browser.driver.execute_script("return document.documentElement.scrollWidth")
+    assert width <= PHONE[0], "nothing scrolls sideways"
+    browser.driver.find_element(By.CSS_SELECTOR, 'input[value="Planned maintenance"]').click()
+    field(browser, "expiry").send_keys("2h")
+    field(browser, "shortName").send_keys(waiting.short)
+    press(browser, "Approved")
+    wait_for(browser, lambda: browser.state() == "approved")
+    browser.picture("approved-phone-light")
+    assert browser.driver.current_url == link, "the same link shows the true state"
+    assert decision_of(waiting)["reason"] == "Planned maintenance"
+    _, headers, status = next(seen for seen in front.requests if seen[0] == "POST")
+    assert status == 303
+    assert headers["sec-fetch-site"] == "same-origin" and headers["origin"] == front.url, "never null"
+
+
+def test_approve_with_the_keyboard_only(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.looks(WIDE)
+    browser.driver.get(front.link(waiting))
+
+    def focused() -> Any:
+        return browser.driver.switch_to.active_element
+
+    order: list[str] = []
+
+    def tab_to(wanted: Callable[[Any], bool]) -> Any:
+        for _ in range(40):
+            focused().send_keys(Keys.TAB)
+            element = focused()
+            order.append(element.get_attribute("name") or element.tag_name)
+            if wanted(element):
+                return element
+        raise AssertionError(f"the keyboard does not get there: {order}")
+
+    summary = tab_to(lambda e: e.tag_name == "summary")
+    summary.send_keys(Keys.ENTER)
+    assert browser.driver.find_element(By.CSS_SELECTOR, "details[open] pre").is_displayed()
+    browser.picture("values-wide-light")
+    tab_to(lambda e: e.get_attribute("name") == "preset").send_keys(Keys.ARROW_UP)
+    tab_to(lambda e: e.get_attribute("name") == "reason").send_keys("read every value")
+    tab_to(lambda e: e.get_attribute("name") == "shortName").send_keys(waiting.short)
+    focused().send_keys(Keys.ENTER)
+    assert browser.state() == "open" and waiting.read("decision") is None, "Enter in a field decides nothing"
+    tab_to(lambda e: e.get_attribute("value") == "Approved").send_keys(Keys.SPACE)
+    wait_for(browser, lambda: browser.state() == "approved")
+    assert decision_of(waiting)["reason"] == "The changes need more review: read every value"
+    inputs = [name for name in order if name in ("preset", "reason", "expiry", "shortName", "decision")]
+    assert inputs == ["preset", "reason", "expiry", "shortName", "decision"]
+
+
+def test_reject(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.driver.get(front.link(waiting))
+    field(browser, "reason").send_keys("Not while the\ntraining run is on")
+    field(browser, "shortName").send_keys(waiting.short)
+    press(browser, "Rejected")
+    wait_for(browser, lambda: browser.state() == "rejected")
+    browser.picture("rejected-phone-light")
+    assert decision_of(waiting)["decision"] == "Rejected"
+    assert decision_of(waiting)["reason"] == "Not while the\ntraining run is on"
+
+
+def test_a_refused_form_keeps_what_was_typed(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.driver.get(front.link(waiting))
+    field(browser, "reason").send_keys("\nTwo lines,\n<b>kept</b>")
+    field(browser, "expiry").send_keys("9d")
+    field(browser, "shortName").send_keys("something else")
+    press(browser, "Approved")
+    wait_for(browser, lambda: browser.driver.find_elements(By.CSS_SELECTOR, "[role=alert]"))
+    browser.picture("refused-phone-light")
+    assert browser.driver.title.startswith("Not sent: ")
+    assert field(browser, "reason").get_property("value") == "\nTwo lines,\n<b>kept</b>"
+    assert field(browser, "expiry").get_property("value") == "9d"
+    active = browser.driver.switch_to.active_element
+    assert active.get_attribute("role") == "alert", "reading goes on where the problem is told"
+    active.send_keys(Keys.TAB)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    wait_for(browser, lambda: browser.driver.current_url.endswith("#expiry"))
+    field(browser, "expiry").clear()
+    field(browser, "shortName").clear()
+    field(browser, "shortName").send_keys(waiting.short)
+    assert waiting.read("decision") is None
+    press(browser, "Approved")
+    wait_for(browser, lambda: browser.state() == "approved")
+
+
+def test_a_double_click_is_one_decision(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.driver.get(front.link(waiting))
+    field(browser, "reason").send_keys("once")
+    field(browser, "shortName").send_keys(waiting.short)
+    browser.driver.execute_script(
+        "const b = document.querySelector('button[value=Approved]'); b.click(); b.click();"
+    )
+    wait_for(browser, lambda: browser.state() == "approved")
+    assert [key for key in waiting.written() if "decision" in key] == [
+        f"rollouts/{waiting.name}/decision.json"
+    ]
+
+
+def test_a_scanner_that_presses_everything_decides_nothing(
+    browser: Browser, front: Front, waiting: Waiting
+) -> None:
+    before = waiting.everything()
+    browser.driver.get(front.link(waiting))
+    count = len(browser.driver.find_elements(By.CSS_SELECTOR, "a, button, summary, input"))
+    for number in range(count):
+        browser.driver.get(front.link(waiting))
+        # Even one that takes what the browser itself would refuse out of the way.
+        browser.driver.execute_script(
+            "document.querySelector('form').noValidate = true;"
+            "document.querySelectorAll('a, button, summary, input')[arguments[0]].click();",
+            number,
+        )
+    browser.driver.get(front.link(waiting))
+    assert browser.state() == "open" and waiting.everything() == before
+    assert {status for method, _, status in front.requests if method == "POST"} == {422}
+
+
+def test_another_sites_form_is_refused(browser: Browser, front: Front, waiting: Waiting) -> None:
+    link = front.link(waiting)
+    browser.driver.get("data:text/html,<form method=post><input name=decision value=Approved></form>")
+    browser.driver.execute_script(
+        "const f = document.querySelector('form'); f.action = arguments[0]; f.submit();", link
+    )
+    wait_for(browser, lambda: "Nothing was recorded" in browser.driver.title)
+    assert front.requests[-1][2] == 403 and waiting.read("decision") is None
+    browser.picture("cross-site-phone-light")
+
+
+def test_the_page_works_under_its_own_policy(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.driver.get(front.link(waiting))
+    said = [entry["message"] for entry in browser.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+    assert not [line for line in said if "Content Security Policy" in line and "favicon" not in line], said
+    background = browser.driver.execute_script(
+        "return getComputedStyle(document.querySelector('.approve')).backgroundColor"
+    )
+    assert background == "rgb(15, 106, 49)", "the style was let in"
+
+
+def test_targets_are_large_enough(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.driver.get(front.link(waiting))
+    small = browser.driver.execute_script(
+        "return [...document.querySelectorAll('a, button, summary, input:not([type=hidden]), textarea')]"
+        ".filter(e => e.offsetParent).map(e => e.type === 'radio' ? e.closest('label') : e)"
+        ".filter(e => e.getBoundingClientRect().height < 44).map(e => e.outerHTML)"
+    )
+    assert small == []
+
+
+STATES = ("open", "refused", "approved", "rejected", "expired", "failed", "succeeded", "not-found")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("state", STATES)
+def test_every_page_is_accessible(
+    browser: Browser, front: Front, site: Site, state: str, scheme: str
+) -> None:
+    waiting = seed(site.s3, left=timedelta(seconds=-5) if state == "expired" else timedelta(hours=6))
+    if state in ("approved", "rejected"):
+        waiting.decide(state.capitalize())
+    if state in ("failed", "succeeded"):
+        waiting.decide("Approved")
+        reason = "RolledOut" if state == "succeeded" else "RolloutFailed"
+        waiting.end(state.capitalize(), reason, "step 2/5 gpu-operator (Upgrade): the sync failed: timed out")
+    browser.looks(PHONE, scheme)
+    link = front.link(waiting)
+    browser.driver.get(link[:-1] if state == "not-found" else link)
+    if state == "refused":
+        browser.driver.execute_script("document.querySelector('form').noValidate = true")
+        press(browser, "Approved")
+        wait_for(browser, lambda: browser.driver.find_elements(By.CSS_SELECTOR, "[role=alert]"))
+    elif state != "not-found":
+        assert browser.state() == state
+    browser.driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    browser.picture(f"{state}-phone-{scheme}")
+    if not AXE.exists():
+        pytest.skip(f"{AXE} is missing: npm install --prefix build/axe axe-core")
+    browser.driver.execute_script(AXE.read_text())
+    found = browser.driver.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+        ".then(r => done(r.violations.map(v => [v.id, v.nodes.map(n => n.html + ' ' + n.failureSummary)])));"
+    )
+    assert found == []

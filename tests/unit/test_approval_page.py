@@ -1,0 +1,326 @@
+"""The approval page's pure parts: states, values, durations, the form, and where it may come from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aicr_pipeline.clock import rfc3339
+from aicr_pipeline.decide.approval_form import (
+    COMMON_REASONS,
+    Form,
+    FormError,
+    check_fields,
+    expiry,
+    is_locator,
+    is_same_origin,
+    read_form,
+)
+from aicr_pipeline.decide.approval_page import (
+    MOST_VALUE_CHARACTERS,
+    PageState,
+    Records,
+    ValueChange,
+    duration_words,
+    page_state,
+    page_status,
+    page_view,
+    value_changes,
+    value_text,
+    whole_decision,
+)
+from aicr_pipeline.decide.assess import changed_values
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import (
+    Action,
+    ApprovalRequest,
+    Decision,
+    Outcome,
+    Report,
+    Rollout,
+    RolloutOutcome,
+    Step,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+DEADLINE = rfc3339(NOW + timedelta(hours=6))
+DIGEST = "sha256:" + "0" * 64
+SECRET = "A" * 32
+
+
+def at(**delta: float) -> str:
+    return rfc3339(NOW + timedelta(**delta))
+
+
+def decision(word: Any = "Approved", by: str = "kim", **changes: Any) -> Decision:
+    document: dict[str, Any] = {
+        "rollout": "demo-1", "decision": word, "request_digest": DIGEST, "by": (by,), "identity": "link",
+        "issuer": "link", "reason": "because", "at": at(hours=-1), "expires_at": DEADLINE, **changes,
+    }  # fmt: skip
+    return Decision(**document)
+
+
+def records(**changes: Any) -> Records:
+    rollout = Rollout(
+        name="demo-1", cluster="demo", to_plan=DIGEST, number=1, created_at=at(hours=-2), deadline=DEADLINE,
+        runtime_version="v1",
+    )  # fmt: skip
+    step = Step(index=1, release="a", component="a", namespace="a", action=Action.Install, to_version="1.0.0")
+    report = Report(to_plan=DIGEST, validation="Required", steps=(step,), approval_needed=True)
+    request = ApprovalRequest(
+        rollout="demo-1", short_name="demo-1", digest=DIGEST, deadline=DEADLINE, asked=("alex", "kim"),
+        asked_at=at(hours=-1.5), min_approvals=1, identity="link",
+    )  # fmt: skip
+    late = changes.pop("deadline", None)
+    found = {"rollout": rollout, "report": report, "request": request, "decision": None, "outcome": None}
+    if late:
+        found["rollout"] = rollout.model_copy(update={"deadline": late})
+    return Records(**{**found, **changes})
+
+
+def outcome(word: Outcome) -> RolloutOutcome:
+    return RolloutOutcome(
+        rollout="demo-1", outcome=word, reason=Reason.RolloutFailed, message="m", finished_at=at(hours=-0.5)
+    )
+
+
+QUIET = Report(to_plan=DIGEST, validation="Required", steps=(), approval_needed=False)
+
+STATES: list[tuple[str, dict[str, Any], PageState, int]] = [
+    ("asked and in time", {}, PageState.Open, 200),
+    ("not assessed", {"report": None, "request": None}, PageState.Preparing, 200),
+    ("assessed, nobody asked yet", {"request": None}, PageState.Preparing, 200),
+    ("nobody needs to be asked", {"report": QUIET, "request": None}, PageState.NotNeeded, 200),
+    ("nobody answered in time", {"deadline": at(seconds=-1)}, PageState.Expired, 410),
+    ("the last moment is too late", {"deadline": at(seconds=0)}, PageState.Expired, 410),
+    ("approved", {"decision": decision()}, PageState.Approved, 200),
+    ("approved for a while", {"decision": decision(expires_at=at(hours=0))}, PageState.ApprovalExpired, 410),
+    ("rejected", {"decision": decision("Rejected")}, PageState.Rejected, 200),
+    (
+        "a rejection does not run out",
+        {"decision": decision("Rejected", expires_at=at(days=-1))},
+        PageState.Rejected,
+        200,
+    ),
+    (
+        "decided stays decided",
+        {"decision": decision(), "deadline": at(seconds=-1)},
+        PageState.Approved,
+        200,
+    ),
+    ("I approved, others have not", {"approvals": (decision(by="alex"),)}, PageState.AwaitingOthers, 200),
+    ("another approved, I have not", {"approvals": (decision(by="kim"),)}, PageState.Open, 200),
+    ("succeeded", {"outcome": outcome(Outcome.Succeeded)}, PageState.Succeeded, 200),
+    ("failed", {"outcome": outcome(Outcome.Failed)}, PageState.Failed, 200),
+    ("outcome expired", {"outcome": outcome(Outcome.Expired)}, PageState.Expired, 410),
+    ("revoked", {"outcome": outcome(Outcome.Revoked), "decision": decision()}, PageState.Revoked, 200),
+    ("outcome rejected", {"outcome": outcome(Outcome.Rejected)}, PageState.Rejected, 200),
+    (
+        "superseded, whatever was decided",
+        {"outcome": outcome(Outcome.Superseded), "decision": decision()},
+        PageState.Superseded,
+        200,
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "changes", "state", "status"), STATES, ids=[case[0] for case in STATES])
+def test_states(case: str, changes: dict[str, Any], state: PageState, status: int) -> None:
+    found = page_state(records(**changes), "alex", NOW)
+    assert (found, page_status(found)) == (state, status)
+
+
+def test_every_state_has_a_case() -> None:
+    assert {state for _, _, state, _ in STATES} == set(PageState)
+
+
+def test_history_is_in_order() -> None:
+    found = records(decision=decision(at=at(hours=-1)), outcome=outcome(Outcome.Succeeded))
+    view = page_view(found, "alex", "demo", "demo-1", False, NOW)
+    assert [moment.text for moment in view.history] == [
+        "Rollout started",
+        "Asked alex, kim",
+        "Approved by kim: because",
+        "Succeeded (RolloutFailed)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("development", "reason", "words"),
+    [
+        (True, None, "Reason: this is a development cluster"),
+        (False, "no identity provider yet", "Reason: no identity provider yet"),
+        (True, "both", "Reason: both"),
+    ],
+)
+def test_link_identity_is_always_warned_of(development: bool, reason: str | None, words: str) -> None:
+    asked = records().request
+    assert asked is not None
+    found = records(request=asked.model_copy(update={"identity_reason": reason}))
+    warnings = page_view(found, "alex", "demo", "demo-1", development, NOW).warnings
+    assert any(words in warning for warning in warnings)
+    assert any("never qualifies" in warning for warning in warnings) is development
+    assert any("four eyes is not enforced" in warning for warning in warnings)
+
+
+def test_a_known_submitter_is_not_warned_of() -> None:
+    rollout = records().rollout.model_copy(update={"submitter": "robin"})
+    warnings = page_view(records(rollout=rollout), "alex", "demo", "demo-1", False, NOW).warnings
+    assert not any("four eyes" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        ({}, {}, []),
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": 1}, {"a": 2}, [ValueChange("a", "1", "2")]),
+        ({"a": {"b": "x"}}, {"a": {"b": "x", "c": None}}, [ValueChange("a.c", None, "null")]),
+        ({"a": [1, 2]}, {"a": [1]}, [ValueChange("a", "[\n  1,\n  2\n]", "[\n  1\n]")]),
+        ({"a": {"b": 1}}, {"a": 1}, [ValueChange("a", '{\n  "b": 1\n}', "1")]),
+        ({"b": 1, "a": 1}, {}, [ValueChange("a", "1", None), ValueChange("b", "1", None)]),
+        (None, {"a": 1}, [ValueChange("(all)", "null", '{\n  "a": 1\n}')]),
+        (
+            {"a.b": 1},
+            {"a": {"b": 1}},
+            [ValueChange("a", None, '{\n  "b": 1\n}'), ValueChange("a.b", "1", None)],
+        ),
+        ({"ü": "😀"}, {"ü": "x"}, [ValueChange("ü", '"😀"', '"x"')]),
+    ],
+)
+def test_values_side_by_side(before: Any, after: Any, changes: list[ValueChange]) -> None:
+    assert list(value_changes(before, after)) == changes
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_VALUES, _VALUES)
+def test_the_page_names_the_paths_that_the_report_does(before: object, after: object) -> None:
+    assert [change.path for change in value_changes(before, after)] == changed_values(before, after)
+
+
+def test_long_values_are_cut_with_a_note() -> None:
+    text = value_text("x" * 5000)
+    assert len(text) < MOST_VALUE_CHARACTERS + 40 and text.endswith("… (4402 more characters)")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, ""), (0, ""), (0.9, ""), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h"),
+        (21599, "5 h 59 min"), (86400, "1 d"), (90000, "1 d 1 h"), (30 * 86400, "30 d"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("", DEADLINE), ("  ", DEADLINE), ("1h", at(hours=1)), (" 90M ", at(minutes=90)), ("6h", DEADLINE),
+        ("361m", ValueError), ("-1h", ValueError), ("0h", ValueError), ("1", ValueError),
+        ("1h30m", ValueError), ("1.5h", ValueError), ("9999999999h", ValueError), ("999999999d", ValueError),
+    ],
+)  # fmt: skip
+def test_expiry(typed: str, expected: Any) -> None:
+    if isinstance(expected, str):
+        assert expiry(typed, DEADLINE, NOW) == expected
+    else:
+        with pytest.raises(ValueError):
+            expiry(typed, DEADLINE, NOW)
+
+
+def test_no_expiry_is_beyond_the_deadline_nor_past() -> None:
+    for minutes in range(1, 361):
+        assert NOW < datetime.fromisoformat(expiry(f"{minutes}m", DEADLINE, NOW)) <= NOW + timedelta(hours=6)
+
+
+def test_a_form_tells_everything_that_is_wrong() -> None:
+    checked = check_fields(Form(decision="Approved", expiry="x", short_name="y"), "demo-1", DEADLINE, NOW)
+    assert set(checked.errors) == {"reason", "expiry", "shortName"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "reason", "recorded"),
+    [
+        (COMMON_REASONS[0], "", COMMON_REASONS[0]),
+        ("", " mine ", "mine"),
+        (COMMON_REASONS[1], "and more", f"{COMMON_REASONS[1]}: and more"),
+    ],
+)
+def test_reasons(preset: str, reason: str, recorded: str) -> None:
+    form = Form(decision="Approved", short_name=" DEMO-1 ", preset=preset, reason=reason)
+    checked = check_fields(form, "demo-1", DEADLINE, NOW)
+    assert (checked.errors, checked.reason, checked.expires_at) == ({}, recorded, DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "approver", "secret", "fits"),
+    [
+        ("demo-0a1b2c3d-1", "alex", SECRET, True),
+        ("d" * 80, "a" * 40, SECRET, True),
+        ("d" * 81, "alex", SECRET, False),
+        ("demo-1", "a" * 41, SECRET, False),
+        ("demo-1\n", "alex", SECRET, False),
+        ("demo-1", "alex\n", SECRET, False),
+        ("demo-1", "alex", SECRET + "\n", False),
+        ("../x", "alex", SECRET, False),
+        ("", "alex", SECRET, False),
+        ("demo-1", "", SECRET, False),
+        ("demo-1", "alex", "", False),
+        ("demo-1", "alex", "é" * 32, False),
+        ("demo-1", "alex", SECRET + "A", False),
+    ],
+)
+def test_locators(rollout: str, approver: str, secret: str, fits: bool) -> None:
+    assert is_locator(rollout, approver, secret) is fits
+
+
+@pytest.mark.parametrize(
+    ("headers", "base", "same"),
+    [
+        ({"sec-fetch-site": "same-origin"}, "https://a.example", True),
+        ({"sec-fetch-site": "cross-site", "origin": "https://a.example"}, "https://a.example", False),
+        ({"sec-fetch-site": "surprise", "origin": "https://a.example"}, "https://a.example", True),
+        ({"origin": "https://a.example"}, "https://a.example/", True),
+        ({"origin": "http://a.example"}, "https://a.example", False),
+        ({"origin": "https://a.example:444"}, "https://a.example", False),
+        ({"origin": "http://127.0.0.1:8123"}, "http://127.0.0.1:8123", True),
+        ({"origin": "https://"}, "https://a.example", False),
+        ({"origin": "https://", "host": ""}, "https://a.example", False),
+        ({"origin": "https://b.example", "host": "b.example"}, "https://a.example", True),
+        ({"origin": "null", "host": "null"}, "https://a.example", False),
+        ({"host": "a.example"}, "https://a.example", False),
+        ({}, "https://a.example", False),
+    ],
+)
+def test_origins(headers: dict[str, str], base: str, same: bool) -> None:
+    assert is_same_origin(headers, base) is same
+
+
+@given(st.text(max_size=200), st.booleans())
+def test_a_body_is_a_form_or_is_refused(body: str, is_base64: bool) -> None:
+    try:
+        form = read_form(body, is_base64, "application/x-www-form-urlencoded; charset=utf-8")
+    except FormError as error:
+        assert error.status in (400, 413)
+    else:
+        assert isinstance(form, Form)
+
+
+def test_a_quorum_is_one_decision() -> None:
+    mine = decision(by="alex", reason="r" * 700, at=at(minutes=-9), expires_at=at(hours=2))
+    theirs = decision(by="kim", reason="s" * 700, at=at(minutes=-3), expires_at=at(hours=3))
+    whole = whole_decision((mine, theirs))
+    assert (whole.by, whole.at, whole.expires_at) == (("alex", "kim"), theirs.at, mine.expires_at)
+    assert len(whole.reason) == 1024 and whole.reason.startswith("alex: rrr") and whole.reason.endswith("s…")
+    assert Decision.model_validate_json(whole.model_dump_json(by_alias=True)) == whole
