@@ -17,11 +17,11 @@ from infra.cluster_manifests import manifests
 from infra.synth import synthesize
 from local.aicr import bundle as sample
 from local.aicr import profile
-from local.argocd import ArgoCdSettings, ArgoCdStandin, Scenario, install_crds
+from local.argocd import ArgoCdSettings, ArgoCdStandin, Scenario
 from local.aws import LocalAws
 from local.helm import helm_binary
 from local.identity import EcrTokens, Identities
-from local.kube import KubeServer
+from local.kube import KubeServer, argocd_crds
 from local.kubelet import Kubelet, KubeletSettings
 from local.kubelet.settings import default_environment
 from local.nodes import add_nodes
@@ -87,25 +87,21 @@ class LocalPipeline:
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "cluster.json").write_text(json.dumps(self.config.wire()))
         self._prepare_cluster()
-        self.aws = self._stack.enter_context(
-            LocalAws(
-                assembly,
-                stack,
-                workdir=workdir / "aws",
-                opt_overrides={"/opt/cluster": settings},
-                ecr_token=EcrTokens(issuer, f"http://{self.registry.host}", template),
-            )
+        self.aws = identities.aws = LocalAws(
+            assembly,
+            stack,
+            workdir=workdir / "aws",
+            opt_overrides={"/opt/cluster": settings},
+            ecr_token=EcrTokens(issuer, f"http://{self.registry.host}", template),
         )
-        identities.aws = self.aws
+        self._stack.enter_context(self.aws)
         if options.approver is not None:
             self._stand_in(options.approver)
         self._start_controllers()
-        # A rate schedule of EventBridge Scheduler without a start date fires when it is created.
-        self.aws.fire(self._named("AWS::Scheduler::Schedule", "SchedulesRefresh"))
 
     def _prepare_cluster(self) -> None:
         """What a person does once: nodes, Argo CD, and ``make cluster-manifests | kubectl apply``."""
-        install_crds(self.kube.store)
+        argocd_crds.install(self.kube.store)
         add_nodes(self.kube.store)
         engine = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.config.engine.namespace}}
         self.kube.store.apply(engine)
@@ -149,15 +145,6 @@ class LocalPipeline:
             if "APPROVER_TOPICS" in spec.environment:
                 self.aws.set_environment(spec.name, {"APPROVER_TOPICS": json.dumps(topics)})
 
-    def _named(self, kind: str, prefix: str) -> str:
-        """Physical id of the only resource of a type whose logical id begins so (its end is a hash)."""
-        (found,) = [
-            resource.ref
-            for name, resource in self.aws.resources.items()
-            if resource.type == kind and name.startswith(prefix)
-        ]
-        return found
-
     def submit(self, runtime: bytes) -> None:
         """Put the runtime into the inbox, as ``aws s3 cp`` does."""
         self.aws.client("s3").put_object(
@@ -195,7 +182,7 @@ def localized(
 
 
 def pullable(config: ClusterConfig) -> Iterable[str]:
-    """Images that the stand-in kubelet can pull: the pinned one, and validators by the tag AICR names them by."""
+    """Images the stand-in kubelet can pull: the pinned one, and validators by the tag AICR names."""
     yield config.aicr.image
     for image in config.aicr.validator_images:
         yield image

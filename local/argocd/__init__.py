@@ -12,8 +12,7 @@ sync windows as schedules, other sources than OCI.
 """
 
 from local.argocd.controller import ArgoCdStandin
-from local.argocd.crds import install_crds
 from local.argocd.scenario import Fault, Scenario
 from local.argocd.settings import ArgoCdSettings
 
-__all__ = ["ArgoCdSettings", "ArgoCdStandin", "Fault", "Scenario", "install_crds"]
+__all__ = ["ArgoCdSettings", "ArgoCdStandin", "Fault", "Scenario"]

@@ -47,7 +47,7 @@ class ArgoCdStandin:
     Parameters
     ----------
     store
-        ``KubeServer.store``; Argo CD's CRDs are installed (``install_crds``).
+        ``KubeServer.store``; Argo CD's CRDs are installed (``local.kube.argocd_crds``).
     helm
         The Helm program.
     workdir

@@ -17,7 +17,7 @@ from aicr_pipeline.model.runtime import parse_runtime
 from local.aicr import profile
 from local.aicr.documents import to_yaml
 from local.aicr.recipe import resolve
-from local.argocd import install_crds
+from local.kube import argocd_crds
 from local.kube.resources import (
     APPLICATIONS,
     CONFIG_MAPS,
@@ -132,11 +132,12 @@ def validate(bench: Cluster, registry: Registry, name: str) -> None:
 
 def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry: Registry) -> None:
     bench.add_nodes()
-    install_crds(bench.store)
+    argocd_crds.install(bench.store)
     bench.store.create(NAMESPACES, {"metadata": {"name": "argocd"}})
     for name in (component.name for component in profile.COMPONENTS):
         status = {"sync": {"status": "Synced"}, "health": {"status": "Healthy"}}
-        body = {"metadata": {"name": name}, "spec": {"project": "aicr"}, "status": status}
+        spec = {"project": "aicr", "destination": {"namespace": "x"}}
+        body = {"metadata": {"name": name}, "spec": spec, "status": status}
         bench.store.create(APPLICATIONS, body, namespace="argocd")
     args = ["snapshot", "-o", "cm://aicr-system/snapshot"]
     environment = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]

@@ -9,8 +9,9 @@ import pytest
 from aicr_pipeline.decide.application import REQUEST_ID
 from aicr_pipeline.decide.readiness import readiness
 
-from local.argocd import ArgoCdSettings, ArgoCdStandin, Fault, Scenario, install_crds
+from local.argocd import ArgoCdSettings, ArgoCdStandin, Fault, Scenario
 from local.helm import helm_binary
+from local.kube import argocd_crds
 from local.kube.resources import APP_PROJECTS, APPLICATIONS, NAMESPACES, SECRETS
 from local.kube.store import Store
 from tests.functional.standins.support import DEPLOYMENT, PREFIX, Registry, eventually
@@ -25,7 +26,7 @@ class Bench:
     def __init__(self, registry: Registry, workdir: Path) -> None:
         self.registry = registry
         self.store = Store()
-        install_crds(self.store)
+        argocd_crds.install(self.store)
         self.store.create(NAMESPACES, {"metadata": {"name": "argocd"}})
         self.store.create(
             APP_PROJECTS,

@@ -13,12 +13,13 @@ from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.assess import request_digest
-from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.canonical import digest, sha256
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest
 from aicr_pipeline.decide.evidence import Bound, statement
 from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.decide.validation import judge
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model import yaml
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import (
     PAYLOAD_TYPE,
@@ -74,8 +75,8 @@ def bind_evidence(
     sealed = ledger.get(found["key"]) or b""
     repository = registry.repository("evidence", f"{name.lower()}-binding", Counters())
     annotations = {"in-toto.io/predicate-type": PREDICATE_TYPE}
-    digest = push_document(repository, sealed, ENVELOPE_TYPE, ENVELOPE_TYPE, annotations, "binding")
-    return {**found, "reference": f"{repository.reference}:binding", "digest": digest}
+    pushed = push_document(repository, sealed, ENVELOPE_TYPE, ENVELOPE_TYPE, annotations, "binding")
+    return {**found, "reference": f"{repository.reference}:binding", "digest": pushed}
 
 
 def _statement(
@@ -139,20 +140,30 @@ def _validation(
             Reason.RolloutFailed,
             f"{repository.reference} should hold the one evidence of this attempt, but has {len(tags)} tags.",
         )
-    digest = repository.head_manifest(tags[0])
-    if digest is None:
+    found = repository.head_manifest(tags[0])
+    if found is None:
         raise PipelineError(
             Reason.RolloutFailed, f"AICR's evidence {repository.reference}:{tags[0]} is gone."
         )
-    _require_same_recipe(pull_files(repository, digest, "AICR's evidence"), plan)
-    reference = f"{repository.reference}@{digest}"
-    return result, BoundAicrEvidence(reference=reference, digest=digest, signed=False)
+    _require_same_recipe(pull_files(repository, found, "AICR's evidence"), plan, ledger)
+    reference = f"{repository.reference}@{found}"
+    return result, BoundAicrEvidence(reference=reference, digest=found, signed=False)
 
 
-def _require_same_recipe(files: dict[str, bytes], plan: Plan) -> None:
-    """Evidence of another plan never satisfies this one: the recipe inside must be the plan's."""
-    recipe = files.get("recipe.yaml")
-    if recipe is None or sha256(recipe) != plan.recorded.recipe_digest:
+def _require_same_recipe(files: dict[str, bytes], plan: Plan, ledger: Ledger) -> None:
+    """Evidence of another plan never satisfies this one: the recipe inside must be the plan's.
+
+    AICR writes the recipe anew, with other indents, so documents are compared and not bytes.
+    """
+    own = ledger.get(f"resolves/{plan.recorded.run}/recipe.yaml") or b""
+    if sha256(own) != plan.recorded.recipe_digest:
+        raise PipelineError(Reason.RolloutFailed, "The ledger's recipe is not the one the plan recorded.")
+    if _document(files.get("recipe.yaml", b""), "evidence") != _document(own, "plan"):
         raise PipelineError(
             Reason.RolloutFailed, "AICR's evidence is for another recipe than the plan's; it does not count."
         )
+
+
+def _document(text: bytes, whose: str) -> str:
+    recipe = yaml.load(text, Reason.RolloutFailed, f"the recipe of the {whose}", most_bytes=4 << 20)
+    return digest(recipe, f"the recipe of the {whose}")

@@ -1,0 +1,166 @@
+"""``make demo APPROVE=x`` as a person runs it, in a process of its own; then what it left is checked by others."""
+
+import base64
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rfc8785
+from aicr_pipeline.decide.dsse import pae
+
+from tests.workflow.machine import ROOT
+
+PROFILE = ["aws-ebs-csi-driver", "aws-efa", "cert-manager", "nfd", "nodewright-operator", "nodewright-customizations", "prometheus-operator-crds", "kube-prometheus-stack", "gpu-operator", "gpu-operator-readiness", "k8s-ephemeral-storage-metrics", "kai-scheduler", "kubeflow-trainer", "kubeflow-trainer-post", "nvidia-dra-driver-gpu", "nvsentinel", "prometheus-adapter"]
+
+
+def demo(*arguments: str, out: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "layers/aicr_pipeline/python")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "local", "--out", str(out), *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finished(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
+    said, _ = process.communicate(timeout=170)
+    summary = json.loads((out / "summary.json").read_text()) if (out / "summary.json").exists() else None
+    assert process.returncode == 0, f"{said[-4000:]}\n{summary}"
+    assert summary is not None
+    return dict(summary)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """One straight run, shared by the tests of this module."""
+    out = tmp_path_factory.mktemp("out")
+    return finished(demo("--approve", "x", out=out), out), out
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.xdist_group("main-job")
+class TestMainJob:
+    def test_all_releases_in_the_profile_s_order(self, run: tuple[dict[str, Any], Path]) -> None:
+        summary, _ = run
+        assert (summary["outcome"], summary["reason"]) == ("Succeeded", "RolledOut")
+        assert [step["release"] for step in summary["steps"]] == PROFILE
+        assert all(step["action"] == "Install" and step["seconds"] > 0 for step in summary["steps"])
+        approval = {key: summary["approval"][key] for key in ("by", "identity")}
+        assert approval == {"by": "x", "identity": "link"}
+        assert summary["validation"] == {"passed": 4, "failed": 0, "skipped": 0, "other": 0}
+
+    def test_histories_stay_within_the_budget(self, run: tuple[dict[str, Any], Path]) -> None:
+        execution = run[0]["execution"]
+        assert execution["rollout"]["transitions"] <= 110
+        assert execution["rollout"]["historyEvents"] <= 500
+        assert execution["resolve"]["historyEvents"] < 250
+
+    def test_requests_for_charts_stay_within_the_budget(self, run: tuple[dict[str, Any], Path]) -> None:
+        mirror = run[0]["mirror"]
+        assert (mirror["charts"], mirror["pushed"]) == (17, 17)
+        assert mirror["requests"] <= 11 * 17
+
+    def test_anybody_can_recompute_the_plan_s_digest(self, run: tuple[dict[str, Any], Path]) -> None:
+        summary, out = run
+        plan = json.loads((out / "plan.json").read_text())
+        digest = "sha256:" + hashlib.sha256(rfc8785.dumps(plan["desiredState"])).hexdigest()
+        assert digest == plan["desiredStateDigest"] == summary["planDigest"]
+
+    def test_evidence_verifies_with_our_verifier(self, run: tuple[dict[str, Any], Path]) -> None:
+        summary, out = run
+        command = [sys.executable, "-m", "aicr_pipeline.verify", summary["evidence"]["path"]]
+        command += ["--key", summary["evidence"]["publicKey"], "--plan", str(out / "plan.json")]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "layers/aicr_pipeline/python")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=out)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "VALID"), done.stdout + done.stderr
+        # The local engine never qualifies anything.
+        strict = subprocess.run(
+            [*command, "--require-qualifying"], env=environment, capture_output=True, cwd=out
+        )
+        assert strict.returncode == 1
+
+    def test_evidence_verifies_with_openssl_alone(
+        self, run: tuple[dict[str, Any], Path], tmp_path: Path
+    ) -> None:
+        summary, _ = run
+        envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
+        signed = pae(envelope["payloadType"], base64.b64decode(envelope["payload"]))
+        (tmp_path / "signed").write_bytes(signed)
+        (tmp_path / "signature").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+        key = summary["evidence"]["publicKey"]
+        command = ["openssl", "dgst", "-sha256", "-verify", key, "-signature", "signature", "signed"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert "Verified OK" in done.stdout, done.stderr
+        der = subprocess.run(
+            ["openssl", "pkey", "-pubin", "-in", key, "-outform", "DER"], capture_output=True, check=True
+        ).stdout
+        assert hashlib.sha256(der).hexdigest() == summary["evidence"]["fingerprint"]
+
+
+@pytest.mark.timeout(200)
+def test_captured_bundle_of_the_real_aicr(captured: Path, tmp_path: Path) -> None:
+    bundle = captured / "h100-eks-ubuntu-training-kubeflow" / "bundle-helm"
+    arguments = ["--cluster", "captured", "--approve", "x", "--bundle", str(bundle)]
+    summary = finished(demo(*arguments, out=tmp_path), tmp_path)
+    assert summary["outcome"] == "Succeeded"
+    assert [step["release"] for step in summary["steps"]] == PROFILE
+    assert {step["namespace"] for step in summary["steps"]} >= {"skyhook", "gpu-operator"}
+    envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
+    predicate = json.loads(base64.b64decode(envelope["payload"]))["predicate"]
+    assert predicate["qualifying"] is False
+    assert any("development version" in why for why in predicate["notQualifyingBecause"])
+
+
+@pytest.mark.parametrize("after", [0.5, 9.0, 20.0])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_killed_at_any_moment_leaves_no_process_behind(
+    tmp_path: Path, number: signal.Signals, after: float
+) -> None:
+    process = demo("--approve", "x", out=tmp_path)
+    time.sleep(after)
+    os.kill(process.pid, number)
+    process.wait(timeout=30)
+    # Children of the demo have its session, or descend from what had; each carries its working folder.
+    until = time.monotonic() + 10
+    while (left := _descendants(process.pid)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert left == {}
+
+
+def _descendants(session: int) -> dict[int, str]:
+    """Processes of the demo's session, and any whose command names the demo's folder."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        belongs = int(stat[3]) == session or f"run-{session}/" in command
+        if belongs and stat[0] != "Z":
+            found[int(entry.name)] = command
+    return found
+
+
+def test_bad_configuration_is_in_the_summary(tmp_path: Path) -> None:
+    text = (ROOT / "clusters" / "demo.yaml").read_text()
+    (tmp_path / "demo.yaml").write_text(text + "surprise: 1\n")
+    process = demo("--cluster", str(tmp_path / "demo.yaml"), out=tmp_path)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["outcome"], summary["reason"]) == ("Stalled", "InvalidConfiguration")
+    assert "surprise: unknown field" in summary["message"]

@@ -1,0 +1,170 @@
+"""Rollouts that do not go straight, on a whole machine: each ends in its reason, with the person's sentence."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from aicr_pipeline.decide.bundle import check_checksums
+
+from local.aicr import bundle as sample
+from local.argocd import Fault, Scenario
+from local.kube import APPLICATIONS, SECRETS
+from tests.workflow.machine import ROOT, Machine, machine, runtime
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def short_deadline(folder: Path, deadline: str) -> Path:
+    """The demo's configuration with another deadline."""
+    document = yaml.safe_load((ROOT / "clusters" / "demo.yaml").read_text())
+    document["approvals"]["deadline"] = deadline
+    path = folder / "demo.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.mark.xdist_group("rollout-a")
+def test_without_argo_cd_s_credentials_no_step_becomes_ready(tmp_path: Path) -> None:
+    with machine(tmp_path / "work", cluster=short_deadline(tmp_path, "35s")) as running:
+        assert running.resolve(runtime()).status == "SUCCEEDED"
+        link = running.link()
+        # Somebody empties the Secret after the token was written.
+        running.pipeline.kube.store.merge(SECRETS, "aicr-registry", {"data": {"password": ""}}, "argocd")
+        running.approve()
+        ended = running.rollout()
+        outcome = running.outcome(ended.name)
+        assert link[1] == "-".join(ended.name.split("-")[-2:])
+        assert ended.status == "FAILED"
+        assert ended.error in ("RolloutFailed", "RolloutExpired")
+        assert "step 1/17 aws-ebs-csi-driver (Install)" in outcome["message"]
+        assert "401" in outcome["message"] or "nauthorized" in outcome["message"]
+        assert outcome["installed"] == []
+        assert outcome["message"][:80] in running.pipeline.aws.messages[-1].message
+
+
+@pytest.mark.xdist_group("rollout-b")
+def test_failed_hook_ends_the_rollout_and_a_fresh_one_continues(tmp_path: Path) -> None:
+    fault = Fault(operation="Failed", hook="gpu-operator-readiness-gate", message="gate: not ready", times=1)
+    scenario = Scenario({"gpu-operator-readiness": fault})
+    with machine(tmp_path, scenario=scenario) as running:
+        running.resolve(runtime())
+        running.approve()
+        ended = running.rollout()
+        outcome = running.outcome(ended.name)
+        assert (ended.status, ended.error, outcome["outcome"]) == ("FAILED", "RolloutFailed", "Failed")
+        assert "step 10/17 gpu-operator-readiness (Install)" in outcome["message"]
+        assert (len(outcome["installed"]), outcome["notInstalled"][0]) == (9, "gpu-operator-readiness")
+        assert running.pipeline.kube.store.find(APPLICATIONS, "kai-scheduler", "argocd") is None
+        # The lock is free: the same wish, submitted again, makes a fresh rollout that goes through.
+        sent = len(running.pipeline.aws.messages)
+        running.resolve(runtime() + b"# again\n")
+        running.approve(after=sent)
+        fresh = running.rollout(seen=1)
+        assert (fresh.status, fresh.name) == ("SUCCEEDED", ended.name[:-1] + "2"), fresh.cause
+        applications = running.pipeline.kube.store.list(APPLICATIONS, "argocd")
+        assert len(applications) == 17
+        # Self-heal is back on every release once it is ready.
+        assert all(
+            a["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True} for a in applications
+        )
+        # The active plan is what is wanted: nothing starts a third.
+        running.resolve(runtime() + b"# and again\n")
+        assert len(running.pipeline.aws.executions(running.pipeline.machine("rollout"))) == 2
+
+
+@pytest.mark.xdist_group("rollout-a")
+def test_foreign_application_is_never_adopted(tmp_path: Path) -> None:
+    with machine(tmp_path) as running:
+        foreign = {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {"name": "cert-manager", "namespace": "argocd"},
+            "spec": {
+                "project": "aicr",
+                "source": {"repoURL": "oci://127.0.0.1:1/x", "path": ".", "targetRevision": "1"},
+                "destination": {"server": "https://kubernetes.default.svc", "namespace": "cert-manager"},
+            },
+        }
+        before = running.pipeline.kube.store.create(APPLICATIONS, foreign, "argocd")
+        running.resolve(runtime())
+        ended = running.rollout()
+        assert (ended.status, ended.error) == ("FAILED", "ForeignObject")
+        assert "cert-manager" in (ended.cause or "")
+        after = running.pipeline.kube.store.get(APPLICATIONS, "cert-manager", "argocd")
+        assert after["spec"] == before["spec"]
+        assert [a["metadata"]["name"] for a in running.pipeline.kube.store.list(APPLICATIONS, "argocd")] == [
+            "cert-manager"
+        ]
+
+
+def _change_value(folder: Path) -> None:
+    values = folder / "003-cert-manager" / "values.yaml"
+    values.write_text(values.read_text() + "surprise: true\n")
+
+
+def _drop_line(folder: Path) -> None:
+    sums = folder / "checksums.txt"
+    sums.write_text("".join(line for line in sums.read_text().splitlines(True) if "003-" not in line))
+
+
+def _other_namespace(folder: Path) -> None:
+    info = folder / "bundle-info.yaml"
+    document = yaml.safe_load(info.read_text())
+    document["layout"]["releases"][2]["namespace"] = "somewhere-else"
+    info.write_text(yaml.safe_dump(document))
+    _sum_again(folder)
+
+
+def _unreadable_chart(folder: Path) -> None:
+    (folder / "006-nodewright-customizations" / "Chart.yaml").write_text("name: [\n")
+    _sum_again(folder)
+
+
+def _sum_again(folder: Path) -> None:
+    files = {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "checksums.txt"
+    }
+    (folder / "checksums.txt").write_text(sample.checksums(files))
+
+
+@pytest.mark.xdist_group("rollout-b")
+def test_bad_bundles_are_refused_naming_the_file_or_release(captured: Path, tmp_path: Path) -> None:
+    cases: dict[str, tuple[Callable[[Path], None], str, str]] = {
+        "changed file": (_change_value, "BundleInvalid", "003-cert-manager/values.yaml"),
+        "missing checksum": (_drop_line, "BundleInvalid", "003-cert-manager/"),
+        "unreadable chart": (_unreadable_chart, "ChartInvalid", "nodewright-customizations"),
+    }
+    origin = captured / "h100-eks-ubuntu-training-kubeflow" / "bundle-helm"
+    folder = tmp_path / "bundle"
+    shutil.copytree(origin, folder)
+    cluster = ROOT / "clusters" / "captured.yaml"
+    with machine(tmp_path / "work", cluster=cluster, bundle=folder) as running:
+        for name, (spoil, reason, words) in cases.items():
+            _restore(origin, folder)
+            spoil(folder)
+            ended = running.resolve(runtime() + f"# {name}\n".encode())
+            assert (ended.status, ended.error) == ("FAILED", reason), (name, ended.cause)
+            assert words in (ended.cause or ""), name
+            assert _plans(running) == [], name
+    with machine(tmp_path / "other", bundle=folder) as running:
+        # The demo's namespaces have no `skyhook`; and its pin is another version than the bundle's.
+        _restore(origin, folder)
+        ended = running.resolve(runtime())
+        assert ended.error == "AICRVersionMismatch"
+
+
+def _restore(origin: Path, folder: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(origin, folder)
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    check_checksums({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+
+
+def _plans(running: Machine) -> list[str]:
+    s3, bucket = running.pipeline.aws.client("s3"), running.pipeline.aws.outputs["LedgerBucket"]
+    return [item["Key"] for item in s3.list_objects_v2(Bucket=bucket, Prefix="plans/").get("Contents", [])]
