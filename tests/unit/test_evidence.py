@@ -1,0 +1,378 @@
+"""Evidence: what is bound, what qualifies, and that no changed byte verifies."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
+from aicr_pipeline.decide.evidence import Bound, not_qualifying, statement
+from aicr_pipeline.decide.verify import (
+    INCOMPLETE,
+    INVALID,
+    NOT_ENOUGH,
+    VALID,
+    Verdict,
+    as_json,
+    pem,
+    verify,
+)
+from aicr_pipeline.model.evidence import (
+    PAYLOAD_TYPE,
+    PREDICATE_TYPE,
+    BoundAicrEvidence,
+    BoundPipeline,
+    BoundValidation,
+    Statement,
+)
+from aicr_pipeline.model.rollout import Rollout
+from aicr_pipeline.verify import main
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from tests.unit.samples import config, decision, plan, release, sha
+from tests.unit.test_dsse import DER, PEM, sign
+
+PLAN = plan(release("gpu-operator"), release("gpu-operator-readiness", kind="wrapper"))
+PLAN_TEXT = json.dumps(PLAN.wire(), sort_keys=True, separators=(",", ":")).encode()
+BOUND = Bound(
+    config=config(),
+    rollout=Rollout(
+        name="demo-12345678-1",
+        cluster="demo",
+        to_plan=PLAN.desired_state_digest,
+        number=1,
+        created_at="2026-01-01T00:00:00.000Z",
+        deadline="2026-01-02T00:00:00.000Z",
+        runtime_version="v1",
+    ),
+    plan=PLAN,
+    decision=decision(),
+    validation=BoundValidation(mode="Required", tests=2, passed=2, report_digest=sha("report")),
+    aicr_evidence=BoundAicrEvidence(reference="r@" + sha("e"), digest=sha("e"), signed=False),
+    post_install_snapshot_digest=sha("post"),
+    execution="demo-12345678-1",
+    machine_version="7",
+    pipeline=BoundPipeline(version="0.1.0"),
+    local_engine=False,
+    bound_at="2026-01-01T10:00:00.000Z",
+)
+
+
+def seal(text: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
+    return envelope(kind, text, fingerprint(DER), sign(pae_digest(kind, text)))
+
+
+TEXT = statement(BOUND)
+SEALED = seal(TEXT)
+
+
+def look(sealed: bytes = SEALED, key: bytes = DER, text: bytes | None = PLAN_TEXT, **more: Any) -> Verdict:
+    return verify(sealed, key, text, require_qualifying=more.get("require_qualifying", False))
+
+
+def failed(verdict: Verdict) -> str:
+    return next((check.name for check in verdict.checks if check.ok is False), "")
+
+
+# The statement
+
+
+def test_the_same_facts_give_the_same_bytes() -> None:
+    assert statement(BOUND) == TEXT
+    assert b" " not in TEXT.split(b'"reason"')[0], "canonical JSON"
+    assert Statement.model_validate_json(TEXT).wire() == json.loads(TEXT)
+
+
+def test_what_is_bound() -> None:
+    found = json.loads(TEXT)
+    assert found["_type"] == "https://in-toto.io/Statement/v1"
+    assert found["predicateType"] == PREDICATE_TYPE
+    assert found["subject"] == [
+        {"name": "aicr-evidence", "digest": {"sha256": sha("e")[7:]}},
+        *(
+            {"name": f"chart/{r.name}", "digest": {"sha256": r.chart.manifest_digest[7:]}}
+            for r in PLAN.desired_state.releases
+        ),
+        {"name": "plan", "digest": {"sha256": PLAN.desired_state_digest[7:]}},
+    ]
+    predicate = found["predicate"]
+    assert predicate["plan"] == {"digest": PLAN.desired_state_digest, "recipe": PLAN.desired_state.recipe}
+    assert predicate["approval"]["by"] == ["alex"]
+    assert predicate["snapshotDigest"] == PLAN.recorded.snapshot_digest
+    assert predicate["postInstallSnapshotDigest"] == sha("post")
+    assert predicate["aicrImageDigest"] == PLAN.desired_state.aicr.image_digest
+    assert "keyFingerprint" not in predicate["aicrEvidence"]
+    assert predicate["qualifying"] is True
+    assert len(TEXT) > 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"local_engine": True}, "local engine"),
+        ({"config": config(development=True)}, "development: true"),
+        ({"config": config(**{"aicr.developmentVersions": ["1.1.2"]})}, "v1.1.2 is a development version"),
+        ({"validation": BoundValidation(mode="Disabled"), "aicr_evidence": None}, "Disabled"),
+    ],
+)
+def test_what_never_qualifies(change: dict[str, Any], why: str) -> None:
+    assert list(not_qualifying(BOUND)) == []
+    bound = replace(BOUND, **change)
+    predicate = json.loads(statement(bound))["predicate"]
+    assert predicate["qualifying"] is False
+    assert [why in reason for reason in predicate["notQualifyingBecause"]] == [True]
+    verdict = look(seal(statement(bound)))
+    assert verdict.code == VALID, "valid as a record"
+    assert look(seal(statement(bound)), require_qualifying=True).code == NOT_ENOUGH
+
+
+def test_without_approval_or_aicr_evidence() -> None:
+    predicate = json.loads(statement(replace(BOUND, decision=None, aicr_evidence=None)))["predicate"]
+    assert "approval" not in predicate
+    assert "aicrEvidence" not in predicate
+    assert look(seal(statement(replace(BOUND, decision=None, aicr_evidence=None)))).code == VALID
+
+
+# Verifying
+
+
+@pytest.mark.parametrize(
+    "key", [DER, PEM, b"\n" + PEM, pem(DER)], ids=["DER", "PEM", "PEM after a line", "ours"]
+)
+def test_valid(key: bytes) -> None:
+    verdict = look(key=key)
+    assert verdict.code == VALID
+    assert [check.name for check in verdict.checks] == [
+        "envelope", "signature", "statement", "subjects", "plan", "outcome",
+    ]  # fmt: skip
+    assert all(check.ok for check in verdict.checks)
+    assert verdict.binding is not None
+    assert json.loads(as_json(verdict))["code"] == 0
+    assert look(require_qualifying=True).code == VALID
+
+
+def test_incomplete_without_the_plan() -> None:
+    verdict = look(text=None)
+    assert verdict.code == INCOMPLETE
+    assert [check.name for check in verdict.checks if check.ok is None] == ["plan"]
+
+
+def test_a_failed_rollout_is_valid_but_not_enough() -> None:
+    changed = json.loads(TEXT)
+    changed["predicate"]["outcome"] = "Failed"
+    assert look(seal(json.dumps(changed).encode())).code == NOT_ENOUGH
+
+
+def test_every_flipped_byte_of_the_payload_fails() -> None:
+    signature = read_envelope(SEALED).signatures[0][1]
+    for at in range(len(TEXT)):
+        payload = TEXT[:at] + bytes([TEXT[at] ^ 1]) + TEXT[at + 1 :]
+        verdict = look(envelope(PAYLOAD_TYPE, payload, "", signature))
+        assert (verdict.code, failed(verdict), verdict.binding) == (INVALID, "signature", None), at
+
+
+@pytest.mark.parametrize("bit", [1, 0x80])
+def test_every_flipped_byte_of_the_signature_fails(bit: int) -> None:
+    signature = read_envelope(SEALED).signatures[0][1]
+    for at in range(len(signature)):
+        changed = signature[:at] + bytes([signature[at] ^ bit]) + signature[at + 1 :]
+        assert failed(look(envelope(PAYLOAD_TYPE, TEXT, "", changed))) == "signature", at
+
+
+@pytest.mark.parametrize("bit", [1, 2, 4, 8, 16, 32, 64, 128])
+def test_every_flipped_byte_of_the_key_fails(bit: int) -> None:
+    for at in range(len(DER)):
+        changed = DER[:at] + bytes([DER[at] ^ bit]) + DER[at + 1 :]
+        verdict = look(key=changed)
+        assert (verdict.code, failed(verdict)) in ((INVALID, "key"), (INVALID, "signature")), at
+
+
+def test_every_flipped_byte_of_the_planned_state_fails() -> None:
+    start = PLAN_TEXT.index(b'"desiredState"')
+    end = PLAN_TEXT.index(b'"kind":"Plan"')
+    for at in range(start, end - 1):
+        changed = PLAN_TEXT[:at] + bytes([PLAN_TEXT[at] ^ 1]) + PLAN_TEXT[at + 1 :]
+        verdict = look(text=changed)
+        assert (verdict.code, failed(verdict)) == (INVALID, "plan"), (at, changed[at - 20 : at + 20])
+
+
+def test_every_changed_character_of_the_envelope_fails_but_the_hint() -> None:
+    """The keyid is never trusted, so it may be anything; all else is needed as it is."""
+    hint = range(SEALED.index(b'"keyid"'), SEALED.index(b',"sig"'))
+    for at in [*range(0, 40), *range(len(SEALED) - 260, len(SEALED))]:
+        if at not in hint:
+            changed = SEALED[:at] + bytes([SEALED[at] ^ 1]) + SEALED[at + 1 :]
+            assert look(changed).code == INVALID, (at, changed[at - 5 : at + 5])
+
+
+def other_keys() -> list[Any]:
+    made = [
+        ec.derive_private_key(7, ec.SECP256R1()),
+        ec.derive_private_key(7, ec.SECP384R1()),
+        ec.derive_private_key(7, ec.SECP256K1()),
+        ed25519.Ed25519PrivateKey.from_private_bytes(b"7" * 32),
+        rsa.generate_private_key(65537, 2048),
+    ]
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    return [key.public_key().public_bytes(*form) for key in made]
+
+
+@pytest.mark.parametrize(
+    ("key", "check"),
+    [
+        *zip(other_keys(), ["signature", "key", "key", "key", "key"], strict=True),
+        (b"", "key"),
+        (b"not a key", "key"),
+        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "key"),
+        (DER + b"\0", "key"),
+        (DER[:-1], "key"),
+    ],
+    ids=[
+        "another P-256",
+        "P-384",
+        "secp256k1",
+        "Ed25519",
+        "RSA",
+        "empty",
+        "text",
+        "bad PEM",
+        "longer",
+        "shorter",
+    ],
+)
+def test_other_keys(key: bytes, check: str) -> None:
+    verdict = look(key=key)
+    assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+@pytest.mark.parametrize(
+    ("sealed", "check"),
+    [
+        (b"", "envelope"),
+        (b"{}", "envelope"),
+        (b"[" * 100_000, "envelope"),
+        (json.dumps({**json.loads(SEALED), "signatures": []}).encode(), "envelope"),
+        (seal(TEXT, "application/json"), "envelope"),
+        (seal(b"not json"), "statement"),
+        (seal(b"[" * 100_000), "statement"),
+        (seal(b"\xff"), "statement"),
+        (seal(b"{}"), "statement"),
+        (seal(TEXT.replace(b"Statement/v1", b"Statement/v2")), "statement"),
+        (seal(TEXT.replace(b"evidence-binding/v1", b"evidence-binding/v2")), "statement"),
+        (seal(json.dumps({**json.loads(TEXT), "subject": []}).encode()), "statement"),
+        (
+            seal(json.dumps({**json.loads(TEXT), "subject": json.loads(TEXT)["subject"][1:]}).encode()),
+            "subjects",
+        ),
+        (
+            seal(json.dumps({**json.loads(TEXT), "subject": json.loads(TEXT)["subject"] * 2}).encode()),
+            "subjects",
+        ),
+    ],
+)
+def test_other_envelopes_even_signed(sealed: bytes, check: str) -> None:
+    verdict = look(sealed)
+    assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+def changed(path: str, value: Any) -> bytes:
+    document = json.loads(TEXT)
+    *before, last = path.split(".")
+    inner = document
+    for part in before:
+        inner = inner[int(part)] if isinstance(inner, list) else inner[part]
+    inner[int(last) if isinstance(inner, list) else last] = value
+    return seal(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "check"),
+    [
+        ("subject.0.digest.sha256", "0" * 64, "subjects"),
+        ("subject.0.name", "other", "subjects"),
+        ("subject.0.digest", {"sha512": "0" * 64}, "subjects"),
+        ("subject.0.digest", {}, "statement"),
+        ("subject.0.digest", {"sha256": "A" * 64}, "statement"),
+        ("predicate.plan.digest", sha("other"), "subjects"),
+        ("predicate.releases.0.manifestDigest", sha("other"), "subjects"),
+        ("predicate.releases.0.contentDigest", sha("other"), "plan"),
+        ("predicate.aicrImageDigest", sha("other"), "plan"),
+        ("predicate.releases", [], "statement"),
+        ("predicate.outcome", "Perfect", "statement"),
+        ("predicate.qualifying", "yes", "statement"),
+    ],
+)
+def test_a_signed_statement_that_contradicts_itself(path: str, value: Any, check: str) -> None:
+    verdict = look(changed(path, value))
+    assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+def test_fields_not_known_are_ignored() -> None:
+    document = json.loads(TEXT)
+    document["later"] = document["predicate"]["later"] = document["predicate"]["plan"]["later"] = 1
+    assert look(seal(json.dumps(document).encode())).code == VALID
+
+
+def test_one_good_signature_among_others() -> None:
+    document = json.loads(SEALED)
+    document["signatures"].insert(0, {"keyid": fingerprint(DER), "sig": base64.b64encode(b"x").decode()})
+    assert look(json.dumps(document).encode()).code == VALID
+
+
+def test_another_plan() -> None:
+    other = json.dumps(plan(release("other")).wire()).encode()
+    assert failed(look(text=other)) == "plan"
+
+
+# The command
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, data in {"e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x"}.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "dev").write_bytes(seal(statement(replace(BOUND, local_engine=True))))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["e", "--key", "k", "--plan", "p"], 0, "VALID"),
+        (["e", "--key", "k", "--plan", "p", "--require-qualifying"], 0, "VALID"),
+        (["dev", "--key", "k", "--plan", "p"], 0, "never qualifies a profile: it ran in the local engine"),
+        (["dev", "--key", "k", "--plan", "p", "--require-qualifying"], 1, "VALID, BUT NOT ENOUGH"),
+        (["bad", "--key", "k", "--plan", "p"], 2, "INVALID"),
+        (["e", "--key", "bad", "--plan", "p"], 2, "FAIL key"),
+        (["e", "--key", "k", "--plan", "bad"], 2, "FAIL plan"),
+        (["e", "--key", "k"], 3, "?    plan"),
+        (["none", "--key", "k"], 3, "no such file: none"),
+        (["e", "--key", "none", "--plan", "gone"], 3, "no such file: none, gone"),
+        (["e", "--key", "k", "--plan", "p", "--json"], 0, '"code": 0'),
+    ],
+)
+def test_exit_codes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    assert main(arguments) == code
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+
+
+def test_a_crash_is_not_exit_status_1(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crash(*_: object, **__: object) -> Verdict:
+        raise AttributeError("never seen before")
+
+    monkeypatch.setattr("aicr_pipeline.verify.verify", crash)
+    monkeypatch.chdir(folder)
+    assert main(["e", "--key", "k", "--plan", "p"]) == INVALID
+    assert "cannot be judged (AttributeError)" in capsys.readouterr().err
