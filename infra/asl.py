@@ -19,6 +19,7 @@ RETRY = [
             "Lambda.TooManyRequestsException",
             "Lambda.ClientExecutionTimeoutException",
             "TransientError",
+            "ObjectConflictError",
         ],
         "IntervalSeconds": 1,
         "BackoffRate": 2,

@@ -26,7 +26,7 @@ def resolve_definition(arns: Mapping[str, str], version: str) -> dict[str, Any]:
         "States": {
             "Check prerequisites": machine.call(
                 "Check prerequisites",
-                "Nothing else runs before Kubernetes, Argo CD, its project and the registry are there",
+                "Nothing else runs before cluster, Argo CD, its project and registry credentials are there",
                 ResultPath="$.prerequisites",
                 Next="Prerequisites met?",
             ),

@@ -7,6 +7,9 @@ from aicr_pipeline.model.reasons import ROLLOUT_REASONS
 
 from infra.asl import Machine, State, fail, if_ended, in_item, item_selector
 
+#: A Job's waiter has a deadline of its own, of two hours and five minutes at most.
+_JOB_BACKSTOP = 7800
+
 _FIELDS = ("rollout", "cluster", "fromPlan", "toPlan", "deadline")
 
 
@@ -109,7 +112,7 @@ def _release(machine: Machine, backstop: int) -> State:
             "Check gate": in_item(
                 machine.call(
                     "Check gate",
-                    "Reads the decision, the lock and the project again before each step",
+                    "Reads the decision, the plan and the project again before each step",
                     ResultPath="$.gate",
                     Next="Gate open?",
                 )
@@ -159,7 +162,7 @@ def _verification(machine: Machine, backstop: int) -> dict[str, State]:
         "Validate deployment": machine.wait(
             "Validate deployment",
             "AICR's deployment validation, once per rollout",
-            backstop,
+            max(backstop, _JOB_BACKSTOP),
             ResultPath="$.validation",
             Next="Validation passed?",
         ),
@@ -167,7 +170,7 @@ def _verification(machine: Machine, backstop: int) -> dict[str, State]:
         "Confirm criteria": machine.wait(
             "Confirm criteria",
             "A snapshot after the install must show what the runtime said it would",
-            backstop,
+            max(backstop, _JOB_BACKSTOP),
             ResultPath="$.criteria",
             Next="Criteria confirmed?",
         ),

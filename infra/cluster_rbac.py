@@ -60,12 +60,12 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
             {SYSTEM_NAMESPACE: [jobs, rule("", "secrets", "get", "create", "patch", "delete")]}
         ),
         "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
-        "check_gate": GroupRights({argocd: [applications, project]}, [rule("", "namespaces", "get")]),
+        "check_gate": GroupRights({argocd: [applications, project]}),
         # Update, because a merge patch would keep values that a new plan dropped.
         "apply_release": GroupRights(
-            {argocd: [rule("argoproj.io", "applications", "get", "create", "update", "patch")]}
+            {argocd: [rule("argoproj.io", "applications", "get", "create", "update")]}
         ),
-        # Patch only gives self-heal back once a release is ready; admission refuses it everything else.
+        # Patch only gives self-heal back once a release is ready.
         "sweep_waiters": GroupRights(
             {
                 argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],

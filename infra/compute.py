@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.findings import Right, acknowledge, give
 from infra.functions import FUNCTIONS, FunctionSpec
-from infra.names import function_name, kubernetes_group
+from infra.names import function_name
 from infra.rights import Grants
 from infra.sources import NOT_SOURCE, PROGRAM, Sources
 
@@ -148,12 +148,10 @@ class Functions(Construct):
             give(role, (_INTERFACES,))
 
     def _variables(self, spec: FunctionSpec) -> dict[str, str]:
-        group = {"FUNCTION_GROUP": kubernetes_group(spec.name)} if spec.faces_kubernetes else {}
         return {
             "POWERTOOLS_SERVICE_NAME": spec.name,
             "POWERTOOLS_METRICS_NAMESPACE": "AicrPipeline",
             "CLUSTER_CONFIG": "/opt/cluster/cluster.json",
-            **group,
             **{name: self._environment[name] for name in spec.environment},
         }
 

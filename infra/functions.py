@@ -72,9 +72,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     _kubernetes("apply_release", "Writes one Application", "LEDGER_BUCKET"),
     _plain("wait_until_ready", "Registers the waiter for a release", *_WAITS),
     _kubernetes("validate_deployment", "Starts AICR's validation Job", "LEDGER_BUCKET", *_WAITS),
-    _kubernetes(
-        "confirm_criteria", "Starts the post-install snapshot", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS
-    ),
+    _kubernetes("confirm_criteria", "Starts the post-install snapshot", "LEDGER_BUCKET", *_WAITS),
     FunctionSpec(
         "bind_evidence",
         "Signs what happened",

@@ -227,11 +227,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.waiter(),
         *g.push("evidence"),
     ),
-    "confirm_criteria": lambda g: (
-        *g.inbox(),
-        *g.read("plans/*", "rollouts/*", "resolves/*"),
-        *g.waiter(),
-    ),
+    "confirm_criteria": lambda g: (*g.read("plans/*"), *g.waiter()),
     "bind_evidence": lambda g: (
         *g.read("*"),
         *g.write("evidence/*", "rollouts/*/binding.json"),
@@ -252,6 +248,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("plans/*", "rollouts/*", "resolves/*/rollout.json"),
         # What caused the rollout is claimed once, so an event that comes twice starts one.
         *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
+        # A rollout that stalled ends when a newer one takes its place.
+        *g.write("rollouts/*/outcome.json"),
         *g.items(_OWN, "LOCK"),
         *g.items(("GetItem",), "FACT"),
         *g.start(g.arns.rollout_machine, g.arns.rollout_executions),

@@ -16,7 +16,6 @@ def handler(step: StepEvent) -> dict[str, Any]:
         step,
         wiring.config(),
         wiring.ledger(),
-        wiring.inbox(),
         wiring.cluster(),
         wiring.waits(),
         now,

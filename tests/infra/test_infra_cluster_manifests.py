@@ -179,7 +179,6 @@ ALLOWED = [
     ("check_gate", "get", f"{APPS}/gpu-operator"),
     ("check_gate", "get", PROJECT),
     ("apply_release", "create", APPS),
-    ("apply_release", "patch", f"{APPS}/gpu-operator"),
     ("sweep_waiters", "patch", f"{APPS}/gpu-operator"),
     ("sweep_waiters", "get", f"{SYSTEM}/a"),
     ("sweep_waiters", "get", f"{VALIDATION}/a"),

@@ -1,4 +1,4 @@
-"""``make demo APPROVE=x`` as a person runs it, in a process of its own; then what it left is checked by others."""
+"""``make demo APPROVE=x`` as a person runs it, in a process of its own; others check what it left."""
 
 import base64
 import hashlib
@@ -17,7 +17,25 @@ from aicr_pipeline.decide.dsse import pae
 
 from tests.workflow.machine import ROOT
 
-PROFILE = ["aws-ebs-csi-driver", "aws-efa", "cert-manager", "nfd", "nodewright-operator", "nodewright-customizations", "prometheus-operator-crds", "kube-prometheus-stack", "gpu-operator", "gpu-operator-readiness", "k8s-ephemeral-storage-metrics", "kai-scheduler", "kubeflow-trainer", "kubeflow-trainer-post", "nvidia-dra-driver-gpu", "nvsentinel", "prometheus-adapter"]
+PROFILE = [
+    "aws-ebs-csi-driver",
+    "aws-efa",
+    "cert-manager",
+    "nfd",
+    "nodewright-operator",
+    "nodewright-customizations",
+    "prometheus-operator-crds",
+    "kube-prometheus-stack",
+    "gpu-operator",
+    "gpu-operator-readiness",
+    "k8s-ephemeral-storage-metrics",
+    "kai-scheduler",
+    "kubeflow-trainer",
+    "kubeflow-trainer-post",
+    "nvidia-dra-driver-gpu",
+    "nvsentinel",
+    "prometheus-adapter",
+]
 
 
 def demo(*arguments: str, out: Path) -> subprocess.Popen[str]:

@@ -53,12 +53,19 @@ def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
             if step.token is None:
                 return error.outcome()
             deadline = rfc3339(now() + timedelta(hours=1))
-            return wiring.waits().end(step, error.outcome(), deadline)
+            return wiring.waits().end(step, _answer(step, error), deadline)
         metrics.add_metric(name="StepDone", unit=MetricUnit.Count, value=1)
         logger.info("done", extra={"result": _small(result)})
         return result
 
     return handler
+
+
+def _answer(step: StepEvent, error: PipelineError) -> dict[str, Any]:
+    """Inside the Map a domain end fails the item by its reason's name; elsewhere it is data for a Choice."""
+    if step.item is not None:
+        return {"error": str(error.reason), "cause": error.message}
+    return {"output": error.outcome()}
 
 
 def _small(result: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,13 @@ from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import ObjectConflictError
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_plan
-from aicr_pipeline.decide.application import carries, is_ours, new_application, updated_application
+from aicr_pipeline.decide.application import (
+    application_spec,
+    carries,
+    is_ours,
+    new_application,
+    updated_application,
+)
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
@@ -18,7 +24,10 @@ _CONFLICTS = 5
 
 
 def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd) -> dict[str, Any]:
-    """Write the release unless this very request was written before; ``Unchanged`` writes nothing.
+    """Write the release unless this very request was written before.
+
+    ``Unchanged`` writes nothing, unless the cluster has something else: what a rollout that ended badly
+    left behind, or what somebody removed.
 
     Returns
     -------
@@ -37,7 +46,7 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     release = plan.release(str(item["release"]))
     if release is None:
         raise PipelineError(Reason.StepUnknown, f"The plan has no release {item['release']}.")
-    if item["action"] == "Unchanged":
+    if item["action"] == "Unchanged" and _is_applied(argocd.application(release.name), release, config):
         return {"written": False, "digest": release.chart.manifest_digest, "requestId": None}
     ours = request_id(str(step.input["rollout"]), int(item["index"]), release.name)
     for _ in range(_CONFLICTS):
@@ -47,6 +56,12 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
             continue  # read again: what the other writer did decides what is left to do
         return {"written": written, "digest": release.chart.manifest_digest, "requestId": ours}
     raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
+
+
+def _is_applied(current: dict[str, Any] | None, release: PlannedRelease, config: ClusterConfig) -> bool:
+    wanted = application_spec(release, config)
+    spec = (current or {}).get("spec") or {}
+    return all(spec.get(part) == wanted[part] for part in ("project", "source", "destination"))
 
 
 def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan: str, ours: str) -> bool:

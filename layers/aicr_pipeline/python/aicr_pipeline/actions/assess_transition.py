@@ -81,10 +81,14 @@ def assess_transition(
 
 
 def _refuse_foreign(config: ClusterConfig, argocd: ArgoCd, plan: Plan) -> None:
-    if not argocd.is_installed() or argocd.project() is None:
+    if not argocd.is_installed():
         raise PipelineError(
-            Reason.EngineMissing,
-            f"Argo CD or its AppProject {config.engine.project} is gone. Install it again.",
+            Reason.EngineMissing, "Argo CD is gone: the Application CRD is missing. Install it again."
+        )
+    if argocd.project() is None:
+        raise PipelineError(
+            Reason.ProjectMissing,
+            f"AppProject {config.engine.project} is gone. Apply the cluster manifests again.",
         )
     names = {release.name for release in plan.desired_state.releases}
     foreign = sorted(

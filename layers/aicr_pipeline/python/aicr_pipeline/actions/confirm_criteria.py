@@ -2,37 +2,34 @@
 
 from typing import Any
 
-from aicr_pipeline.actions.take_snapshot import start_snapshot
+from aicr_pipeline.actions.take_snapshot import Wanted, start_snapshot
 from aicr_pipeline.adapters.cluster import Cluster
-from aicr_pipeline.adapters.ledger import Inbox, Ledger
-from aicr_pipeline.adapters.rollouts import load_rollout
-from aicr_pipeline.adapters.runtimes import read_runtime
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.runtime import Criteria
 from aicr_pipeline.model.step import StepEvent
 
 
 def confirm_criteria(
-    step: StepEvent,
-    config: ClusterConfig,
-    ledger: Ledger,
-    inbox: Inbox,
-    cluster: Cluster,
-    waits: Waits,
-    clock: Clock,
+    step: StepEvent, config: ClusterConfig, ledger: Ledger, cluster: Cluster, waits: Waits, clock: Clock
 ) -> dict[str, Any]:
-    """Start the post-install snapshot; the sweeper compares it with ``spec.criteria``."""
-    rollout = load_rollout(ledger, str(step.input["rollout"]))
-    runtime = read_runtime(inbox, rollout.runtime_version)
-    return start_snapshot(
-        step,
-        config,
-        cluster,
-        waits,
-        clock,
-        runtime,
-        run=rollout.name,
+    """Start the post-install snapshot; the sweeper compares it with the plan's criteria.
+
+    With the AICR of the plan: a new pin in the configuration is for the next plan.
+    """
+    rollout = str(step.input["rollout"])
+    state = load_plan(ledger, str(step.input["toPlan"])).desired_state
+    criteria = state.criteria
+    wanted = Wanted(
+        run=rollout,
         purpose="confirm",
-        keep=f"rollouts/{rollout.name}/snapshot.yaml",
+        keep=f"rollouts/{rollout}/snapshot.yaml",
+        image=config.aicr.image_of(state.aicr.image_digest),
+        aicr_version=state.aicr.version,
+        nodes=state.placement.accelerated,
+        criteria=Criteria(service=criteria.service, accelerator=criteria.accelerator, os=criteria.os),
     )
+    return start_snapshot(step, wanted, cluster, waits, clock)

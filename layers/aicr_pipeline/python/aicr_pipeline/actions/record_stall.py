@@ -20,7 +20,7 @@ def record_stall(
 
     A rollout that has its outcome is over: its Fail state is how the domain ends it. A resolve that
     ended through "Resolve stalled" told people already. The lock stays with a stalled rollout, since
-    a redrive continues it; the next plan's rollout waits for that, or for somebody to abort it.
+    a redrive continues it; the next wish that is submitted takes its place.
     """
     detail = event["detail"]
     name, status = str(detail["name"]), str(detail["status"])

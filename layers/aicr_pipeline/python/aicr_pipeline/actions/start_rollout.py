@@ -39,20 +39,18 @@ def start_rollout(
         return {"started": False, "because": "another plan is the target now"}
     if detail.get("toPlan") == plan:
         return {"started": False, "because": "the rollout that ended was for this plan"}
-    from_plan = active_plan(ledger)
-    if from_plan == plan:
+    active = active_plan(ledger)
+    if active.digest == plan and active.is_whole:
         return {"started": False, "because": "the plan is active already"}
+    now = clock()
     cause = f"resolves/{target['run']}/rollout.json"
-    name = _claimed(ledger, cause) or execution_name(
-        config.cluster.name, plan, next_number(ledger, config.cluster.name, plan)
-    )
+    name = _claimed(ledger, cause) or _fresh_name(ledger, executions, config.cluster.name, plan, rfc3339(now))
     if is_over(ledger, name):
         return {"started": False, "because": f"rollout {name} is over"}
-    now = clock()
     holder = coordination.take_lock(name)
-    if holder != name and executions.is_running(holder):
-        return {"started": False, "because": f"rollout {holder} is active"}
     if holder != name:
+        if executions.state(holder) == "running":
+            return {"started": False, "because": f"rollout {holder} is active"}
         _supersede(ledger, holder, plan, rfc3339(now))
         coordination.drop_lock(holder)
         if coordination.take_lock(name) != name:
@@ -60,7 +58,7 @@ def start_rollout(
     rollout = Rollout(
         name=name,
         cluster=config.cluster.name,
-        from_plan=from_plan,
+        from_plan=active.digest,
         to_plan=plan,
         number=int(name.rpartition("-")[2]),
         created_at=rfc3339(now),
@@ -80,11 +78,23 @@ def start_rollout(
     return {"started": executions.start(name, state), "execution": name}
 
 
+def _fresh_name(ledger: Ledger, executions: Executions, cluster: str, plan: str, now: str) -> str:
+    """The name of the next rollout to a plan. One that stalled on the way there makes room for it."""
+    number = next_number(ledger, cluster, plan)
+    name = execution_name(cluster, plan, number)
+    if executions.state(name) != "ended":
+        return name
+    _supersede(ledger, name, plan, now)
+    return execution_name(cluster, plan, number + 1)
+
+
 def _supersede(ledger: Ledger, holder: str, plan: str, now: str) -> None:
-    """A rollout whose execution stopped, and that a newer plan replaces, ends here.
+    """A rollout whose execution stopped without an end, and that a newer wish replaces, ends here.
 
     A redrive of it meets a closed gate.
     """
+    if ledger.get(rollout_key(holder, "rollout")) is None:
+        return  # the lock was taken, and nothing came of it
     outcome = RolloutOutcome(
         rollout=holder,
         outcome=Outcome.Superseded,

@@ -81,9 +81,7 @@ class Sweep:
 
     def _settle(self, waiter: Waiter) -> bool:
         answer = waiter.answer
-        if waiter.kind == "ended" and answer is not None:
-            answer = answer if "output" in answer else {"output": answer}
-        elif answer is None:
+        if answer is None:
             answer = self._look(waiter)
             if answer is None or not self._world.coordination.settle(waiter, answer):
                 return False

@@ -1,5 +1,6 @@
 """State "Take snapshot": AICR looks at the cluster before anything is decided."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from aicr_pipeline.adapters import jobs
@@ -13,7 +14,7 @@ from aicr_pipeline.decide.names import job_name
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.runtime import ClusterRuntime
+from aicr_pipeline.model.runtime import ClusterRuntime, Criteria, NodeGroup
 from aicr_pipeline.model.step import StepEvent
 
 #: A little more than the Job's own deadline, which ends it with a clearer message.
@@ -33,52 +34,56 @@ def take_snapshot(
     run = str(step.input["run"])
     runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
     _require_nodes(cluster, runtime)
-    return start_snapshot(
-        step,
-        config,
-        cluster,
-        waits,
-        clock,
-        runtime,
+    aicr = pinned(runtime, config.aicr)
+    wanted = Wanted(
         run=run,
         purpose="snapshot",
         keep=f"resolves/{run}/snapshot.yaml",
+        image=aicr.image,
+        aicr_version=aicr.version,
+        nodes=runtime.spec.placement.accelerated,
+        criteria=runtime.spec.criteria,
     )
+    return start_snapshot(step, wanted, cluster, waits, clock)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A snapshot of a run.
+
+    ``purpose`` (``snapshot`` before, ``confirm`` after the install) says how the sweeper judges it;
+    ``keep`` is the ledger key under which it is kept.
+    """
+
+    run: str
+    purpose: str
+    keep: str
+    image: str
+    aicr_version: str
+    nodes: NodeGroup
+    criteria: Criteria
 
 
 def start_snapshot(
-    step: StepEvent,
-    config: ClusterConfig,
-    cluster: Cluster,
-    waits: Waits,
-    clock: Clock,
-    runtime: ClusterRuntime,
-    *,
-    run: str,
-    purpose: str,
-    keep: str,
+    step: StepEvent, wanted: Wanted, cluster: Cluster, waits: Waits, clock: Clock
 ) -> dict[str, Any]:
-    """Start a snapshot Job of a run and register the wait for it.
+    """Start the snapshot Job, or find it started, and register the wait for it."""
 
-    ``purpose`` (``snapshot`` or ``confirm``) says how the sweeper judges it; ``keep`` is the ledger
-    key under which the snapshot is kept.
-    """
-    aicr = pinned(runtime, config.aicr)
-    nodes = runtime.spec.placement.accelerated
-    started = jobs.start(
-        cluster, lambda attempt: snapshot_job(job_name(run, purpose, attempt), run, aicr.image, nodes)
-    )
-    name = started.job["metadata"]["name"]
-    wanted = {
+    def build(attempt: int) -> dict[str, Any]:
+        name = job_name(wanted.run, wanted.purpose, attempt)
+        return snapshot_job(name, wanted.run, wanted.image, wanted.nodes)
+
+    name = jobs.start(cluster, build).job["metadata"]["name"]
+    waiting = {
         "namespace": SYSTEM_NAMESPACE,
         "job": name,
-        "purpose": purpose,
+        "purpose": wanted.purpose,
         "configMap": name,
-        "keep": keep,
-        "aicrVersion": aicr.version,
-        "criteria": runtime.spec.criteria.wire(),
+        "keep": wanted.keep,
+        "aicrVersion": wanted.aicr_version,
+        "criteria": wanted.criteria.wire(),
     }
-    return waits.register(step, "job", wanted, after(clock(), WAIT_SECONDS))
+    return waits.register(step, "job", waiting, after(clock(), WAIT_SECONDS))
 
 
 def _require_nodes(cluster: Cluster, runtime: ClusterRuntime) -> None:

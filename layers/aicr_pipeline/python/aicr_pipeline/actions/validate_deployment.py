@@ -13,7 +13,6 @@ from aicr_pipeline.decide.aicr_job import PushTarget, input_config_map, registry
 from aicr_pipeline.decide.names import job_name
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.step import StepEvent
 
@@ -48,7 +47,9 @@ def validate_deployment(
         )
     rollout = str(step.input["rollout"])
     plan = load_plan(ledger, str(step.input["toPlan"]))
-    registry, image = config.registry, _image(config, plan)
+    registry = config.registry
+    # The image that rendered the plan, wherever the configuration points by now.
+    image = config.aicr.image_of(plan.desired_state.aicr.image_digest)
 
     def build(attempt: int) -> dict[str, Any]:
         repository = f"{registry.host}/{registry.prefix}/evidence/{evidence_repository(rollout, attempt)}"
@@ -75,8 +76,3 @@ def validate_deployment(
         "repository": evidence_repository(rollout, started.attempt),
     }
     return waits.register(step, "job", wanted, after(clock(), WAIT_SECONDS))
-
-
-def _image(config: ClusterConfig, plan: Plan) -> str:
-    """The image that rendered the plan: the same digest, wherever the configuration points now."""
-    return f"{config.aicr.image.partition('@')[0]}@{plan.desired_state.aicr.image_digest}"

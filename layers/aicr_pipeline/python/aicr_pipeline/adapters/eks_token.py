@@ -11,6 +11,11 @@ _HEADER = "x-k8s-aws-id"
 _LIFE_SECONDS = 60
 
 
+def _domain(region: str) -> str:
+    """The partition's domain; the server takes STS hosts of its own partition only."""
+    return {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}.get(region.partition("-")[0], "amazonaws.com")
+
+
 def eks_token(session: Any, region: str, cluster: str) -> str:
     """``k8s-aws-v1.`` + base64url of the presigned URL, without padding.
 
@@ -24,7 +29,7 @@ def eks_token(session: Any, region: str, cluster: str) -> str:
     from botocore.signers import RequestSigner
 
     sts = session.create_client("sts", region_name=region)
-    host = f"https://sts.{region}.{'amazonaws.com.cn' if region.startswith('cn-') else 'amazonaws.com'}"
+    host = f"https://sts.{region}.{_domain(region)}"
     signer = RequestSigner(
         sts.meta.service_model.service_id,
         region,

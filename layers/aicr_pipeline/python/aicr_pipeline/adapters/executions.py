@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
@@ -26,14 +26,14 @@ class Executions:
             raise
         return True
 
-    def is_running(self, name: str) -> bool:
-        """Whether the execution of that name runs; False when it ended or was never started."""
+    def state(self, name: str) -> Literal["absent", "running", "ended"]:
+        """Whether the execution of that name runs, ended, or was never started."""
         machine = self._alias.rpartition(":")[0]
         arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
         try:
             status: str = self._sfn.describe_execution(executionArn=arn)["status"]
         except ClientError as error:
             if error_code(error) == "ExecutionDoesNotExist":
-                return False
+                return "absent"
             raise
-        return status in ("RUNNING", "PENDING_REDRIVE")
+        return "running" if status in ("RUNNING", "PENDING_REDRIVE") else "ended"

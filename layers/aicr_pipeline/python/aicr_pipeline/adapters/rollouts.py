@@ -1,6 +1,7 @@
 """Rollouts as the ledger holds them: which is over, which plan is active, what was decided."""
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -69,18 +70,42 @@ def is_over(ledger: Ledger, name: str) -> bool:
     return ledger.get(rollout_key(name, "outcome")) is not None
 
 
-def active_plan(ledger: Ledger) -> str | None:
-    """The plan of the newest rollout that succeeded, None before the first."""
+@dataclass(frozen=True)
+class ActivePlan:
+    """The plan of the newest rollout that succeeded; None before the first.
+
+    ``is_whole`` is False when a later rollout may have written releases and then ended badly: what
+    runs is then between two plans.
+    """
+
+    digest: str | None
+    is_whole: bool
+
+
+def active_plan(ledger: Ledger) -> ActivePlan:
+    """Read the outcomes, newest first, back to the last success."""
     outcomes = [
         (datetime.fromisoformat(modified), key)
         for key, modified in ledger.keys("rollouts/")
         if key.endswith("/outcome.json")
     ]
+    is_whole = True
     for _, key in sorted(outcomes, reverse=True):
         outcome = load_outcome(ledger, key.split("/")[1])
-        if outcome is not None and outcome.outcome is Outcome.Succeeded:
-            return load_rollout(ledger, outcome.rollout).to_plan
-    return None
+        if outcome is None:
+            continue
+        if outcome.outcome is Outcome.Succeeded:
+            return ActivePlan(load_rollout(ledger, outcome.rollout).to_plan, is_whole)
+        is_whole = is_whole and not _may_have_written(ledger, outcome)
+    return ActivePlan(None, is_whole)
+
+
+def _may_have_written(ledger: Ledger, outcome: RolloutOutcome) -> bool:
+    """Whether the rollout got past its approval."""
+    report, decision = load_report(ledger, outcome.rollout), load_decision(ledger, outcome.rollout)
+    if report is None:
+        return False
+    return not report.approval_needed or (decision is not None and decision.decision == "Approved")
 
 
 def next_number(ledger: Ledger, cluster: str, plan: str) -> int:

@@ -26,9 +26,9 @@ class Waits:
         """Wait for something; the sweeper looks at it and answers the token."""
         return self._put(step, kind, wanted, deadline, None)
 
-    def end(self, step: StepEvent, outcome: Mapping[str, Any], deadline: str) -> dict[str, Any]:
-        """End the state at once with a domain outcome: the sweeper only delivers it."""
-        return self._put(step, "ended", {}, deadline, outcome)
+    def end(self, step: StepEvent, answer: Mapping[str, Any], deadline: str) -> dict[str, Any]:
+        """End the state at once: the sweeper only delivers ``answer``, as ``look_at_waiters`` has it."""
+        return self._put(step, "ended", {}, deadline, answer)
 
     def _put(
         self,

@@ -57,7 +57,7 @@ class Cluster(Document):
     """The EKS cluster. Its endpoint and CA come from here, or from DescribeCluster when absent."""
 
     name: ClusterName
-    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-\d$")]
     account: Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
     eks_name: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$")] | None = None
     vpc: Vpc | None = None
@@ -146,6 +146,10 @@ class Aicr(Document):
     version: Annotated[str, StringConstraints(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
     validator_images: tuple[ImageByDigest, ...] = ()
     development_versions: tuple[str, ...] = ()
+
+    def image_of(self, digest: str) -> str:
+        """The image with another digest: a plan names only that."""
+        return f"{self.image.partition('@')[0]}@{digest}"
 
 
 class ComponentNamespace(Document):

@@ -85,6 +85,7 @@ ROLLOUT_REASONS: tuple[Reason, ...] = (
     Reason.RolloutFailed,
     Reason.RolloutExpired,
     Reason.RolloutRevoked,
+    Reason.RolloutRejected,
     Reason.RolloutSuperseded,
     Reason.Paused,
     Reason.EngineMissing,
