@@ -1,0 +1,459 @@
+"""Outcomes, stalls, plans, reports and Jobs: written once, and told whatever died in between."""
+
+import json
+from typing import Any
+
+import pytest
+from aicr_pipeline.actions.assess_transition import assess_transition
+from aicr_pipeline.actions.record_outcome import record_outcome
+from aicr_pipeline.actions.record_resolve import record_resolve
+from aicr_pipeline.actions.record_stall import record_stall
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
+from aicr_pipeline.actions.request_approval import request_approval
+from aicr_pipeline.actions.write_plan import write_plan
+from aicr_pipeline.adapters import jobs
+from aicr_pipeline.adapters.resolves import Resolves
+from aicr_pipeline.clock import after
+from aicr_pipeline.decide.aicr_job import snapshot_job
+from aicr_pipeline.decide.bundle import Bundle, BundledRelease
+from aicr_pipeline.decide.names import job_name
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.plan import UpstreamSource
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
+
+from local.kube import APPLICATIONS, JOBS
+from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, step
+from tests.unit.samples import IMAGE, chart, refused, runtime, sha
+
+SUCCEEDED = {"assessment": {"validation": "Required"}, "steps": [], "evidence": {"key": "evidence/demo/x"}}
+TO = {"toPlan": PLAN.desired_state_digest}
+
+
+def record(place: Place, state: dict[str, Any]) -> dict[str, Any]:
+    made = step("Record outcome", input={**TO, **state}, token=None)
+    return record_outcome(
+        made, place.config, place.ledger, place.coordination, place.bus, place.notifier, place.clock
+    )
+
+
+def written(place: Place) -> dict[str, Any]:
+    return dict(place.ledger.get_json(rollout_key(ROLLOUT, "outcome")))
+
+
+def test_success_twice_is_one_outcome(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.coordination.take_lock(ROLLOUT)
+    first = record(place, SUCCEEDED)
+    assert (first["outcome"], first["reason"]) == ("Succeeded", "RolledOut")
+    assert written(place)["installed"] == ["gpu-operator", "kai-scheduler"]
+    assert written(place)["evidence"] == "evidence/demo/x"
+    assert place.coordination.lock_holder() is None
+    place.later(60)
+    before = written(place)
+    assert record(place, SUCCEEDED) == first
+    assert written(place) == before
+    assert len(place.topics.sent) == 2, "each approver once"
+    assert place.events.types == ["Rollout Ended"] * 2, "an event may come twice: it carries no truth"
+
+
+def test_the_first_outcome_stays(place: Place) -> None:
+    place.put_rollout(PLAN)
+    record(place, {"approval": {"outcome": {"reason": "RolloutExpired", "message": "too late"}}})
+    assert record(place, SUCCEEDED)["outcome"] == "Expired"
+    assert written(place)["reason"] == "RolloutExpired"
+
+
+def test_an_outcome_whose_event_was_not_taken(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.coordination.take_lock(ROLLOUT)
+    place.events.failing = 1
+    with pytest.raises(PipelineError) as caught:
+        record(place, SUCCEEDED)
+    assert caught.value.retry
+    record(place, SUCCEEDED)
+    assert place.events.details("Rollout Ended") == [
+        {"cluster": "demo", "rollout": ROLLOUT, **TO, "outcome": "Succeeded", "reason": "RolledOut"}
+    ]
+
+
+def test_another_rollouts_lock_is_left_alone(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.coordination.take_lock("another")
+    record(place, SUCCEEDED)
+    assert place.coordination.lock_holder() == "another"
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "installed"),
+    [
+        (
+            {"ended": {"Error": "RolloutFailed", "Cause": "step 2/2 kai-scheduler (Install): boom"}},
+            "Failed",
+            1,
+        ),
+        (
+            {"ended": {"Error": "RolloutExpired", "Cause": "step 1/2 gpu-operator (Install), at"}},
+            "Expired",
+            0,
+        ),
+        (
+            {"ended": {"Error": "RolloutSuperseded", "Cause": "step 1/2 gpu-operator (Install): x"}},
+            "Superseded",
+            0,
+        ),
+        ({"approval": {"outcome": {"reason": "RolloutRejected", "message": "no"}}}, "Rejected", 0),
+        ({"assessment": {"outcome": {"reason": "TransitionBlocked", "message": "no"}}}, "Failed", 0),
+        ({"steps": [], "validation": {"outcome": {"reason": "RolloutFailed", "message": "no"}}}, "Failed", 2),
+        (
+            {"steps": [], "criteria": {"outcome": {"reason": "CriteriaConflict", "message": "no"}}},
+            "Failed",
+            2,
+        ),
+    ],
+)
+def test_what_is_installed_and_what_is_not(
+    place: Place, state: dict[str, Any], outcome: str, installed: int
+) -> None:
+    place.put_rollout(PLAN)
+    assert record(place, state)["outcome"] == outcome
+    names = ["gpu-operator", "kai-scheduler"]
+    assert written(place).get("installed", []) == names[:installed]
+    assert written(place).get("notInstalled", []) == names[installed:]
+    assert outcome in place.topics.sent[0]["Subject"]
+    assert "Nothing is rolled back" in place.topics.sent[0]["Message"]
+
+
+def test_validation_disabled_says_so(place: Place) -> None:
+    place.put_rollout(PLAN)
+    state = {**SUCCEEDED, "assessment": {"validation": "Disabled"}}
+    assert record(place, state)["reason"] == "ValidationDisabled"
+
+
+def test_subjects_are_what_sns_takes(place: Place) -> None:
+    place.notifier.send("alex", "a\nb\r\tc é " + "x" * 200, "m")
+    subject = place.topics.sent[0]["Subject"]
+    assert len(subject) == 99
+    assert subject.isascii()
+    assert subject.isprintable()
+
+
+# Stalls
+
+
+def stalled(machine: str = "rollout", status: str = "FAILED", **detail: Any) -> dict[str, Any]:
+    cluster = detail.pop("cluster", "demo")
+    arn = f"arn:aws:states:us-west-2:111122223333:stateMachine:aicr-pipeline-{cluster}-{machine}"
+    return {
+        "time": "2026-01-01T12:00:00Z",
+        "detail": {
+            "executionArn": f"{arn.replace(':stateMachine:', ':execution:')}:{ROLLOUT}",
+            "stateMachineArn": arn,
+            "name": ROLLOUT,
+            "status": status,
+            **detail,
+        },
+    }
+
+
+def stall(place: Place, event: dict[str, Any]) -> bool:
+    found = record_stall(event, place.config, place.ledger, place.bus, place.notifier)
+    return bool(found["stalled"])
+
+
+@pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT", "ABORTED"])
+def test_a_stall_is_recorded_once_and_told_once(place: Place, status: str) -> None:
+    place.coordination.take_lock(ROLLOUT)
+    event = stalled(status=status, error="Lambda.Unknown")
+    assert stall(place, event)
+    assert stall(place, event)
+    assert len(place.ledger_keys(f"rollouts/{ROLLOUT}/stalls/")) == 1
+    assert len(place.topics.sent) == 2
+    assert "Redrive" in place.topics.sent[0]["Message"]
+    assert place.coordination.lock_holder() == ROLLOUT, "a redrive continues it"
+    assert stall(place, {**event, "time": "2026-01-01T13:00:00Z"}), "it was redriven, and stalled again"
+    assert len(place.ledger_keys(f"rollouts/{ROLLOUT}/stalls/")) == 2
+
+
+def test_an_end_that_the_domain_decided_is_no_stall(place: Place) -> None:
+    place.put_rollout(PLAN)
+    record(place, {"approval": {"outcome": {"reason": "RolloutRejected", "message": "no"}}})
+    told = len(place.topics.sent)
+    assert not stall(place, stalled(error="RolloutRejected"))
+    assert len(place.topics.sent) == told
+    assert place.ledger_keys(f"rollouts/{ROLLOUT}/stalls/") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "is_stall"),
+    [
+        ("BundleInvalid", "FAILED", False),
+        ("States.TaskFailed", "FAILED", True),
+        ("TransientError", "FAILED", True),
+        (None, "FAILED", True),
+        (None, "TIMED_OUT", True),
+        (None, "ABORTED", True),
+    ],
+)
+@pytest.mark.parametrize("cluster", ["demo", "rollout", "my-rollout-cluster"])
+def test_resolves_whatever_the_cluster_is_called(
+    place: Place, error: str | None, status: str, is_stall: bool, cluster: str
+) -> None:
+    assert stall(place, stalled("resolve", status, error=error, cluster=cluster)) is is_stall
+    assert len(place.ledger_keys(f"resolves/{ROLLOUT}/stalls/")) == int(is_stall)
+    assert place.ledger_keys("rollouts/") == []
+
+
+def test_a_stall_whose_event_was_not_taken(place: Place) -> None:
+    place.events.failing = 1
+    with pytest.raises(PipelineError):
+        stall(place, stalled())
+    stall(place, stalled())
+    assert place.events.types == ["Execution Stalled"]
+
+
+def test_a_resolve_that_ended_badly_says_why(place: Place) -> None:
+    state = {
+        "run": "run-1",
+        "bundle": {"outcome": {"reason": "BundleInvalid", "message": "a file is missing"}},
+    }
+    found = record_resolve(step("Record resolve", input=state, token=None), place.bus, place.notifier)
+    assert found == {"reason": "BundleInvalid", "message": "a file is missing"}
+    assert place.events.details("Resolve Stalled")[0]["reason"] == "BundleInvalid"
+    assert "docs/runbook.md, BundleInvalid" in place.topics.sent[0]["Message"]
+    with refused(Reason.Resolving):
+        record_resolve(step("Record resolve", input={"run": "r"}, token=None), place.bus, place.notifier)
+
+
+# Plans
+
+SNAPSHOT = b"""apiVersion: aicr.run/v1
+kind: Snapshot
+metadata: {version: v1.1.2}
+fingerprint: {service: {value: eks}, k8sVersion: {value: 1.34.2}, nodeCount: {value: 4}}
+"""
+MIRRORED = [{"release": "app", "status": "mirrored"}, {"release": "app-post", "status": "unchanged"}]
+
+
+def resolved(place: Place, run: str, content: str = "content") -> dict[str, Any]:
+    """What the states before "Write plan" leave; returns its input."""
+    source = UpstreamSource(chart="app", repo="https://charts.example", version="1.2.3")
+    bundle = Bundle(
+        recipe={}, recipe_digest=sha("recipe"), recipe_name="h100", aicr_version="v1.1.2",
+        content_digest=sha(content), info=None,
+        releases=(
+            BundledRelease("app", "app", "apps", "001-app", source, {"a": 1}, {}),
+            BundledRelease("app-post", "app", "apps", "002-app-post", None, None, {"Chart.yaml": b"\xff"}),
+        ),
+    )  # fmt: skip
+    resolves = Resolves(place.ledger, run)
+    resolves.put_bundle(bundle, sha("artifact"), b"kind: RecipeResult")
+    place.ledger.put_same(resolves.snapshot_key, SNAPSHOT)
+    for release in bundle.releases:
+        resolves.put_chart(release.name, chart(release.name, "1.2.3"))
+    assert [(r.name, r.files) for r in resolves.bundle()[0].releases] == [
+        (r.name, dict(r.files)) for r in bundle.releases
+    ]
+    return {"run": run, "runtimeVersion": place.submit(), "mirror": MIRRORED}
+
+
+def plan_of(place: Place, state: dict[str, Any]) -> dict[str, Any]:
+    made = step("Write plan", input=state, token=None)
+    return write_plan(made, place.config, place.inbox, place.ledger, place.clock)
+
+
+def test_a_plan_is_written_once_for_one_wish(place: Place) -> None:
+    first = resolved(place, "run-1")
+    found = plan_of(place, first)
+    assert found["isNew"] is True
+    assert found["releases"] == 2
+    place.later(3600)
+    assert plan_of(place, first) == {**found, "isNew": False}
+    assert plan_of(place, resolved(place, "run-2")) == {**found, "isNew": False}, "another run, the same wish"
+    assert len(place.ledger_keys("plans/")) == 1
+    other = plan_of(place, resolved(place, "run-3", "other content"))
+    assert other["digest"] != found["digest"]
+
+
+def test_every_held_chart_is_named_and_no_plan_is_written(place: Place) -> None:
+    state = resolved(place, "run-1")
+    state["mirror"] = [
+        MIRRORED[0],
+        {"release": "b", "status": "held", "reason": "ChartInvalid", "message": "no Chart.yaml"},
+        {"release": "c", "status": "held", "reason": "RegistryUnreachable", "message": "gone"},
+    ]
+    with refused(Reason.ChartInvalid, "2 of 3 charts are held", "b: no Chart.yaml | c: gone"):
+        plan_of(place, state)
+    assert place.ledger_keys("plans/") == []
+
+
+def test_something_else_under_the_plans_name_is_never_taken(place: Place) -> None:
+    state = resolved(place, "run-1")
+    digest = plan_of(place, state)["digest"]
+    key = f"plans/{digest[7:]}.json"
+    place.s3.put_object(Bucket="ledger", Key=key, Body=b"{}")
+    with refused(Reason.PlanUnreadable):
+        plan_of(place, state)
+
+
+# Assessing and asking
+
+
+def assessed(place: Place, **changes: Any) -> dict[str, Any]:
+    made = step("Assess transition", input={**TO, "fromPlan": None}, token=None, **changes)
+    return assess_transition(
+        made, place.config, place.ledger, place.argocd, place.coordination, place.bus, place.clock
+    )
+
+
+def fresh(place: Place, hours: float = 12) -> None:
+    place.coordination.put_fact(
+        CREDENTIALS, {"mintedAt": after(BEGAN, 0), "expiresAt": after(BEGAN, hours * 3600)}
+    )
+
+
+def test_an_assessment_twice_is_one_report(place: Place) -> None:
+    place.put_plan(PLAN)
+    fresh(place)
+    first = assessed(place)
+    assert first["approvalNeeded"] is True
+    assert [(found["index"], found["of"], found["release"]) for found in first["steps"]] == [
+        (1, 2, "gpu-operator"),
+        (2, 2, "kai-scheduler"),
+    ]
+    assert len(json.dumps(first)) < 8192
+    assert assessed(place) == first
+    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, "report")]
+
+
+def test_credentials_are_asked_for_and_then_waited_for(place: Place) -> None:
+    place.put_plan(PLAN)
+    with refused(Reason.RegistryCredentialsUnavailable) as caught:
+        assessed(place)
+    assert caught.info.value.retry
+    assert place.events.types == ["Credentials Wanted"]
+    with refused(Reason.RegistryCredentialsUnavailable, "refresh_credentials") as caught:
+        assessed(place, retries=4)
+    assert not caught.info.value.retry
+    fresh(place)
+    place.later(0)
+    assessed(place)
+    assert place.events.types == ["Credentials Wanted"] * 2, "fresh ones are not asked for"
+
+
+def test_foreign_applications_are_all_named_before_anything_runs(place: Place) -> None:
+    place.put_plan(PLAN)
+    fresh(place)
+    for name in ("gpu-operator", "kai-scheduler", "unrelated"):
+        body = {
+            "metadata": {"name": name},
+            "spec": {"project": "x", "destination": {}, "source": {"repoURL": "r"}},
+        }
+        place.store.create(APPLICATIONS, body, namespace="argocd")
+    with refused(Reason.ForeignObject, "gpu-operator, kai-scheduler"):
+        assessed(place)
+    assert place.ledger_keys("rollouts/") == []
+
+
+def ask(place: Place, **changes: Any) -> dict[str, Any]:
+    made = step("Request approval", input=TO, **changes)
+    return request_approval(
+        made,
+        place.config,
+        place.ledger,
+        place.notifier,
+        place.waits,
+        b"k" * 64,
+        "https://x.example",
+        place.clock,
+    )
+
+
+def test_asking_again_gives_the_wait_its_newer_token_and_sends_the_same_links(place: Place) -> None:
+    place.put_rollout(PLAN)
+    ask(place, token="old")
+    request = place.ledger.get(rollout_key(ROLLOUT, "request"))
+    place.later(60)
+    ask(place, token="new", retries=1)
+    assert place.ledger.get(rollout_key(ROLLOUT, "request")) == request
+    assert [found.token for found in place.coordination.waiters()] == ["new"]
+    links = [
+        [line for line in message["Message"].splitlines() if line.startswith("https://")]
+        for message in place.topics.sent
+    ]
+    assert links[:2] == links[2:]
+    assert links[0] != links[1]
+    assert all(len(found) == 1 and len(found[0]) < 200 for found in links)
+    assert "old" not in str(place.events.entries)
+    secret = links[0][0].partition("?s=")[2]
+    assert secret not in str([place.ledger.get(key) for key in place.ledger_keys()])
+
+
+def test_a_message_that_failed_leaves_the_wait(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.topics.error = PipelineError(Reason.Unauthorized, "no")
+    with pytest.raises(PipelineError):
+        ask(place)
+    assert len(place.coordination.waiters()) == 1
+    place.topics.error = None
+    ask(place, retries=1)
+    assert len(place.topics.sent) == 2
+    assert place.coordination.waiters()[0].deadline == DEADLINE
+
+
+# Jobs
+
+
+def build(attempt: int) -> dict[str, Any]:
+    return snapshot_job(
+        job_name("run-1", "snapshot", attempt), "run-1", IMAGE, runtime().spec.placement.accelerated
+    )
+
+
+def conditions(place: Place, attempt: int, kind: str) -> None:
+    status = {"conditions": [{"type": kind, "status": "True"}]}
+    place.store.merge_status(
+        JOBS, job_name("run-1", "snapshot", attempt), {"status": status}, namespace="aicr-system"
+    )
+
+
+def test_a_job_is_started_once_and_found_again(place: Place) -> None:
+    first = jobs.start(place.cluster, build)
+    assert first.attempt == 1
+    assert jobs.start(place.cluster, build).job["metadata"]["uid"] == first.job["metadata"]["uid"]
+    conditions(place, 1, "Complete")
+    assert jobs.start(place.cluster, build).attempt == 1, "one that ended well is not run again"
+    assert len(place.store.list(JOBS, namespace="aicr-system")) == 1
+
+
+def test_a_failed_job_stays_and_the_next_attempt_has_another_name(place: Place) -> None:
+    for attempt in range(1, 10):
+        assert jobs.start(place.cluster, build).attempt == attempt
+        conditions(place, attempt, "Failed")
+    with refused(Reason.AICRInternal, "Nine Jobs"):
+        jobs.start(place.cluster, build)
+    assert len(place.store.list(JOBS, namespace="aicr-system")) == 9
+
+
+def test_two_starts_at_once_make_one_job(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = place.cluster.get, []
+
+    def blind_once(path: str) -> Any:
+        asked.append(path)
+        if len(asked) == 1:
+            place.cluster.create(path.rpartition("/")[0], build(1))
+            return None
+        return real(path)
+
+    monkeypatch.setattr(place.cluster, "get", blind_once)
+    assert jobs.start(place.cluster, build).attempt == 1
+    assert len(place.store.list(JOBS, namespace="aicr-system")) == 1
+
+
+def test_what_a_job_owns_is_brought_to_the_same_content(place: Place) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "c", "namespace": "aicr-system"}, "data": {"a": "1"}}  # fmt: skip
+    jobs.put_owned(place.cluster, body, "configmaps")
+    jobs.put_owned(place.cluster, {**body, "data": {"a": "2"}}, "configmaps")
+    assert jobs.config_map(place.cluster, "aicr-system", "c") == {"a": "2"}
+    assert jobs.config_map(place.cluster, "aicr-system", "none") is None

@@ -1,0 +1,502 @@
+"""The sweeper: every answer once, kept until its token took it, and nothing believed that it did not read."""
+
+import json
+from typing import Any
+
+import pytest
+from aicr_pipeline.decide.aicr_job import snapshot_job
+from aicr_pipeline.decide.application import new_application, operation
+from aicr_pipeline.decide.names import request_id
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
+
+from local.kube import APPLICATIONS, CONFIG_MAPS, JOBS, PODS
+from tests.functional.actions.support import DEADLINE, PLAN, ROLLOUT, Place
+from tests.unit.samples import IMAGE, plan, runtime, sha
+
+RELEASE = PLAN.desired_state.releases[0]
+OURS = request_id(ROLLOUT, 1, RELEASE.name)
+STEP = "step 1/2 gpu-operator (Install)"
+WANTED = {"rollout": ROLLOUT, "release": RELEASE.name, "step": STEP,
+          "digest": RELEASE.chart.manifest_digest, "requestId": OURS}  # fmt: skip
+
+
+ENDED = {"output": {"outcome": {"reason": "Paused", "message": "m"}}}
+
+
+def install(place: Place) -> None:
+    body = new_application(RELEASE, place.config, PLAN.desired_state_digest, OURS)
+    place.store.create(APPLICATIONS, body, namespace="argocd")
+
+
+def become(place: Place, phase: str = "Succeeded", health: str = "Healthy", **state: Any) -> None:
+    """What Argo CD writes when it has done the operation."""
+    application, digest = place.application(RELEASE.name), RELEASE.chart.manifest_digest
+    compared = {"source": application["spec"]["source"], "destination": application["spec"]["destination"]}
+    place.set_application(
+        RELEASE.name,
+        {
+            "operation": None,
+            "status": {
+                "sync": {"status": "Synced", "revision": digest, "comparedTo": compared},
+                "health": {"status": health},
+                "reconciledAt": "2026-01-01T12:00:09Z",
+                "operationState": {
+                    "phase": phase,
+                    "startedAt": "2026-01-01T12:00:01Z",
+                    "finishedAt": "2026-01-01T12:00:08Z",
+                    "operation": operation(RELEASE, OURS),
+                    "syncResult": {"revision": digest},
+                    **state,
+                },
+            },
+        },
+    )
+
+
+def waiting(place: Place, **changes: Any) -> None:
+    place.wait_for("w", "application", {**WANTED, **changes.pop("wanted", {})}, **changes)
+
+
+def answer(place: Place, id: str = "w") -> dict[str, Any]:
+    return place.sfn.answered[f"token of {id}"]
+
+
+# Releases
+
+
+def test_a_release_becomes_ready_while_the_sweep_loops(place: Place) -> None:
+    install(place)
+    waiting(place)
+    done = place.sweep(lambda turn: become(place) if turn == 3 else None)
+    assert done == {"leased": True, "answered": 1, "waiting": 0}
+    assert answer(place) == {"output": {"release": RELEASE.name, "revision": RELEASE.chart.manifest_digest}}
+    assert place.coordination.waiters() == []
+    assert place.application(RELEASE.name)["spec"]["syncPolicy"]["automated"] == {
+        "prune": True,
+        "selfHeal": True,
+    }
+
+
+def test_unchanged_asks_for_no_request_and_writes_nothing(place: Place) -> None:
+    install(place)
+    become(place, operation={})
+    before = place.application(RELEASE.name)
+    waiting(place, wanted={"requestId": None})
+    place.sweep()
+    assert "output" in answer(place)
+    assert place.application(RELEASE.name) == before
+
+
+def test_a_release_that_is_not_ready_keeps_waiting(place: Place) -> None:
+    install(place)
+    become(place, health="Progressing")
+    waiting(place)
+    assert place.sweep()["waiting"] == 1
+    assert place.sfn.calls == 0
+    assert "automated" not in place.application(RELEASE.name)["spec"]["syncPolicy"]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "said"),
+    [
+        ("failed", "RolloutFailed", f"{STEP}: gpu-operator: boom"),
+        ("deleted", "RolloutFailed", f"{STEP}: Application gpu-operator is gone"),
+        ("late", "RolloutExpired", f"{STEP}, at the deadline: gpu-operator: Progressing"),
+    ],
+)
+def test_a_release_that_ends_badly_fails_its_item_by_the_reasons_name(
+    place: Place, given: str, reason: str, said: str
+) -> None:
+    if given != "deleted":
+        install(place)
+        become(place, "Failed" if given == "failed" else "Succeeded", "Progressing", message="boom")
+    waiting(place)
+    if given == "late":
+        place.later(6 * 3600)
+    place.sweep()
+    assert answer(place)["error"] == reason
+    assert answer(place)["cause"].startswith(said)
+
+
+def test_ready_at_the_deadline_is_ready(place: Place) -> None:
+    install(place)
+    become(place)
+    waiting(place)
+    place.later(7 * 3600)
+    place.sweep()
+    assert "output" in answer(place)
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("code", ["InvalidToken", "TaskTimedOut", "TaskDoesNotExist"])
+def test_a_token_that_is_gone_is_forgotten_silently(place: Place, code: str) -> None:
+    place.wait_for("w", "ended", {}, answer=ENDED)
+    place.sfn.errors = [code]
+    place.sweep()
+    assert place.coordination.waiters() == []
+    assert place.problems == []
+    assert place.sfn.answered == {}
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure", "AccessDeniedException"])
+def test_an_answer_that_was_not_taken_is_sent_at_the_next_look(place: Place, code: str) -> None:
+    place.wait_for("w", "ended", {}, answer=ENDED)
+    place.sfn.errors = [code, code]
+    place.sweep()
+    assert answer(place) == ENDED
+    assert len(place.problems) == 2
+    assert code in place.problems[0]
+    assert place.coordination.waiters() == []
+
+
+def test_what_was_decided_stays_decided_until_the_token_took_it(place: Place) -> None:
+    """The world changes between the decision and the answer: the first decision is what is answered."""
+    install(place)
+    become(place, "Failed", message="boom")
+    waiting(place)
+    place.sfn.errors = ["ThrottlingException"]
+    place.sweep(budget=-1)
+    assert place.coordination.waiters()[0].answer is not None
+    assert place.sfn.answered == {}
+    become(place)
+    place.later(60)
+    place.sweep(holder="another process")
+    assert answer(place)["error"] == "RolloutFailed"
+    assert place.coordination.waiters() == []
+
+
+def test_a_sweep_that_died_after_the_answer_is_continued(place: Place) -> None:
+    install(place)
+    become(place)
+    waiting(place)
+    place.sfn.answered["token of w"] = {"output": "before it died"}
+    place.sweep()
+    assert place.coordination.waiters() == []
+    assert answer(place) == {"output": "before it died"}
+
+
+def test_a_newer_token_is_the_one_that_is_answered(place: Place) -> None:
+    install(place)
+    waiting(place, token="old")
+    place.later(1)
+    waiting(place, token="new")
+    become(place)
+    place.sweep()
+    assert set(place.sfn.answered) == {"new"}
+
+
+def test_a_newer_token_during_a_look_is_not_lost(place: Place) -> None:
+    install(place)
+    become(place)
+    waiting(place, token="old")
+    place.sfn.errors = ["ThrottlingException"]
+
+    def retry(turn: int) -> None:
+        if turn == 1:
+            place.later(1)
+            waiting(place, token="new")
+
+    place.sweep(retry)
+    assert set(place.sfn.answered) == {"new"}
+    assert place.coordination.waiters() == []
+
+
+def test_each_token_is_answered_once_however_often_it_is_swept(place: Place) -> None:
+    for number in range(5):
+        place.wait_for(f"w{number}", "ended", {}, answer=ENDED)
+    for _ in range(3):
+        place.sweep()
+    assert place.sfn.calls == 5
+
+
+# The lease
+
+
+def test_two_sweeps_are_kept_apart(place: Place) -> None:
+    install(place)
+    waiting(place)
+    assert place.coordination.take_lease("another", place.now, 30)
+    assert place.sweep() == {"leased": False, "answered": 0, "waiting": 0}
+    assert place.sfn.calls == 0
+    place.later(31)
+    become(place)
+    assert place.sweep()["answered"] == 1
+
+
+def test_the_lease_is_given_back(place: Place) -> None:
+    place.sweep()
+    assert place.coordination.take_lease("another", place.now, 30)
+
+
+def test_a_waiting_person_costs_no_loop(place: Place) -> None:
+    approval(place)
+    place.later(60)
+    turns: list[int] = []
+    place.sweep(turns.append)
+    assert len(turns) <= 3, "it lingers a moment, and then ends"
+
+
+def test_a_wait_that_came_while_the_lease_was_held_is_looked_at(place: Place) -> None:
+    approval(place)
+
+    def another(turn: int) -> None:
+        if turn == 2:
+            place.wait_for("late", "ended", {}, answer=ENDED)
+
+    place.sweep(another)
+    assert "token of late" in place.sfn.answered
+
+
+# Approvals
+
+
+def approval(place: Place, **changes: Any) -> str:
+    report = place.put_rollout(PLAN)
+    from aicr_pipeline.decide.assess import request_digest
+
+    digest = request_digest(report, DEADLINE)
+    wanted = {"rollout": ROLLOUT, "digest": digest, "toPlan": PLAN.desired_state_digest}
+    place.wait_for("w", "approval", wanted, **changes)
+    return digest
+
+
+def outcome(place: Place) -> tuple[str, str]:
+    found = answer(place)["output"]["outcome"]
+    return found["reason"], found["message"]
+
+
+def test_an_approval_answers_with_who(place: Place) -> None:
+    digest = approval(place)
+    place.approve(place_report(place), requestDigest=digest)
+    place.sweep()
+    assert answer(place) == {"output": {"decision": "Approved", "by": ["alex"]}}
+
+
+def place_report(place: Place) -> Any:
+    from aicr_pipeline.adapters.rollouts import load_report
+
+    return load_report(place.ledger, ROLLOUT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"decision": "Rejected"}, "RolloutRejected"),
+        ({"requestDigest": sha("another question")}, "RolloutFailed"),
+        ({"expiresAt": "2026-01-01T11:59:59.000Z"}, "RolloutExpired"),
+        ({"decision": "Maybe"}, "PlanUnreadable"),
+        ({"by": []}, "PlanUnreadable"),
+    ],
+)
+def test_a_forged_or_other_decision_is_no_approval(
+    place: Place, changes: dict[str, Any], reason: str
+) -> None:
+    approval(place)
+    place.approve(place_report(place), **changes)
+    place.sweep()
+    assert outcome(place)[0] == reason
+
+
+def test_a_decision_that_is_no_json_stops_neither_the_sweep_nor_the_others(place: Place) -> None:
+    approval(place)
+    place.ledger.put_once(rollout_key(ROLLOUT, "decision"), b"\xff{")
+    place.wait_for("z", "ended", {}, answer=ENDED)
+    place.sweep()
+    assert outcome(place)[0] == "PlanUnreadable"
+    assert "token of z" in place.sfn.answered
+
+
+def test_nobody_answered(place: Place) -> None:
+    approval(place)
+    place.later(6 * 3600)
+    place.sweep()
+    assert outcome(place) == ("RolloutExpired", f"Nobody answered until {DEADLINE}; start a fresh rollout.")
+
+
+def test_a_newer_target_supersedes_a_question_but_not_an_answer(place: Place) -> None:
+    approval(place)
+    place.want(PLAN)
+    place.sweep()
+    assert place.sfn.answered == {}
+    place.want(plan(**{"recipe": "newer"}))
+    place.later(60)
+    place.sweep()
+    assert outcome(place)[0] == "RolloutSuperseded"
+    digest = approval_again(place)
+    place.approve(place_report(place), requestDigest=digest)
+    place.later(60)
+    place.sweep()
+    assert place.sfn.answered["second"]["output"]["decision"] == "Approved"
+
+
+def approval_again(place: Place) -> str:
+    from aicr_pipeline.decide.assess import request_digest
+
+    digest = request_digest(place_report(place), DEADLINE)
+    wanted = {"rollout": ROLLOUT, "digest": digest, "toPlan": PLAN.desired_state_digest}
+    place.wait_for("w2", "approval", wanted, token="second")
+    return digest
+
+
+# Jobs
+
+SNAPSHOT = """apiVersion: aicr.run/v1
+kind: Snapshot
+metadata: {version: v1.1.2}
+fingerprint: {service: {value: eks}, accelerator: {value: h100}, os: {value: ubuntu},
+  k8sVersion: {value: 1.34.2}, nodeCount: {value: 4}}
+"""
+
+
+def job(place: Place, condition: str | None, code: int | None = None, purpose: str = "snapshot") -> None:
+    body = snapshot_job("j", "run", IMAGE, runtime().spec.placement.accelerated)
+    place.store.create(JOBS, body, namespace="aicr-system")
+    if condition:
+        status = {"conditions": [{"type": condition, "status": "True", "reason": "r", "message": "m"}]}
+        place.store.merge_status(JOBS, "j", {"status": status}, namespace="aicr-system")
+    if code is not None:
+        labels = {"job-name": "j"}
+        spec = {"containers": [{"name": "aicr", "image": IMAGE}]}
+        pod = {"metadata": {"name": "j-x", "labels": labels}, "spec": spec}
+        place.store.create(PODS, pod, namespace="aicr-system")
+        state = {"name": "aicr", "state": {"terminated": {"exitCode": code}}}
+        place.store.merge_status(
+            PODS, "j-x", {"status": {"containerStatuses": [state]}}, namespace="aicr-system"
+        )
+        place.store.append_log("aicr-system", "j-x", "aicr", "no such recipe\n")
+    wanted = {
+        "namespace": "aicr-system", "job": "j", "purpose": purpose, "configMap": "j",
+        "keep": "resolves/run/kept", "aicrVersion": "v1.1.2", "tag": "run-1", "repository": "repo-1",
+        "criteria": runtime().spec.criteria.wire(),
+    }  # fmt: skip
+    place.wait_for("w", "job", wanted)
+
+
+def config_map(place: Place, **data: str) -> None:
+    place.store.create(CONFIG_MAPS, {"metadata": {"name": "j"}, "data": data}, namespace="aicr-system")
+
+
+def test_a_snapshot_is_kept_and_judged(place: Place) -> None:
+    config_map(place, **{"snapshot.yaml": SNAPSHOT})
+    job(place, "Complete")
+    place.sweep()
+    assert answer(place)["output"]["nodes"] == 4
+    assert place.ledger.get("resolves/run/kept") == SNAPSHOT.encode()
+
+
+@pytest.mark.parametrize("purpose", ["snapshot", "confirm"])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "SnapshotIncomplete"),
+        (SNAPSHOT.replace("eks", "unknown"), "SnapshotIncomplete"),
+        (SNAPSHOT.replace("h100", "gb200"), "CriteriaConflict"),
+        (SNAPSHOT.replace("v1.1.2", "v1.1.3"), "AICRVersionMismatch"),
+        ("kind: Other", "AICRArtifactUnsupported"),
+    ],
+)
+def test_a_snapshot_that_does_not_do(place: Place, text: str | None, reason: str, purpose: str) -> None:
+    if text is not None:
+        config_map(place, **{"snapshot.yaml": text})
+    job(place, "Complete", purpose=purpose)
+    place.sweep()
+    assert outcome(place)[0] == reason
+    assert place.ledger.get("resolves/run/kept") is None
+
+
+def test_what_is_not_known_is_a_conflict_after_the_install(place: Place) -> None:
+    config_map(place, **{"snapshot.yaml": SNAPSHOT.replace("h100", "unknown")})
+    job(place, "Complete", purpose="confirm")
+    place.sweep()
+    assert outcome(place)[0] == "CriteriaConflict"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(2, "AICRInvalidRequest"), (3, "AICRNotFound"), (4, "AICRUnauthorized"),
+                         (5, "AICRTimeout"), (8, "AICRInternal"), (1, "AICRInternal")]
+)  # fmt: skip
+def test_a_job_that_failed_says_why_with_its_last_words(place: Place, code: int, reason: str) -> None:
+    job(place, "Failed", code, purpose="render")
+    place.sweep()
+    found, said = outcome(place)
+    assert found == reason
+    assert f"exit code {code}. Its last words: no such recipe" in said
+
+
+@pytest.mark.parametrize("code", [6, 7])
+def test_aicrs_transient_exits_try_the_state_again(place: Place, code: int) -> None:
+    """The name is what the state machine's Retry matches; the state then starts the next attempt."""
+    job(place, "Failed", code, purpose="render")
+    place.sweep()
+    assert answer(place)["error"] == "TransientError"
+    assert "TransientError" not in Reason.__members__
+
+
+def test_a_job_that_runs_or_is_gone_or_late(place: Place) -> None:
+    job(place, None, purpose="render")
+    place.sweep()
+    assert place.sfn.answered == {}
+    place.later(6 * 3600)
+    place.sweep()
+    assert outcome(place) == ("AICRTimeout", f"Job j did not end until {DEADLINE}.")
+    place.wait_for("gone", "job", {"namespace": "aicr-system", "job": "k", "purpose": "render"})
+    place.sweep()
+    assert "somebody deleted it" in place.sfn.answered["token of gone"]["output"]["outcome"]["message"]
+
+
+def report(*statuses: str) -> str:
+    tests = [{"name": "check", "status": status, "message": "boom"} for status in statuses]
+    return json.dumps({"reportFormat": "CTRF", "results": {"tests": tests}})
+
+
+@pytest.mark.parametrize(
+    ("condition", "code", "statuses", "reason"),
+    [
+        ("Complete", None, ["passed"], None),
+        ("Failed", 8, ["passed", "failed"], "RolloutFailed"),
+        ("Complete", None, ["passed", "other"], "RolloutFailed"),
+        ("Complete", None, ["skipped"], "RolloutFailed"),
+        ("Failed", 8, ["passed"], "AICRInternal"),
+        ("Failed", 8, None, "AICRInternal"),
+        ("Failed", 2, None, "AICRInvalidRequest"),
+        ("Complete", None, None, "AICRInternal"),
+    ],
+)
+def test_the_report_decides_never_the_exit_code_alone(
+    place: Place, condition: str, code: int | None, statuses: list[str] | None, reason: str | None
+) -> None:
+    if statuses is not None:
+        config_map(place, **{"report.json": report(*statuses)})
+    job(place, condition, code, purpose="validate")
+    place.sweep()
+    if reason is None:
+        assert answer(place)["output"]["repository"] == "repo-1"
+    else:
+        assert outcome(place)[0] == reason
+    assert (place.ledger.get("resolves/run/kept") is None) == (statuses is None)
+
+
+def test_an_unreachable_cluster_is_reported_and_tried_again(place: Place, monkeypatch: Any) -> None:
+    from aicr_pipeline.adapters import cluster
+
+    monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
+    install(place)
+    become(place)
+    waiting(place)
+    host = place.cluster._host
+    place.cluster._host = "http://127.0.0.1:1"
+    place.sweep(lambda turn: setattr(place.cluster, "_host", host) if turn == 2 else None)
+    assert "cannot be reached" in place.problems[0]
+    assert "output" in answer(place)
+
+
+def test_a_refusal_names_the_step_so_that_the_outcome_can_count(place: Place) -> None:
+    from aicr_pipeline.actions.look_at_waiters import refused
+    from aicr_pipeline.errors import PipelineError
+
+    waiting(place)
+    found = refused(place.coordination.waiters()[0], PipelineError(Reason.Unauthorized, "No."))
+    assert found == {"error": "Unauthorized", "cause": f"{STEP}: No."}
