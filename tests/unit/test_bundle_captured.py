@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from aicr_pipeline.decide.bundle import Bundle, BundledRelease, content_digest, read_bundle
+from aicr_pipeline.errors import PipelineError
 
 PROFILES = (
     "h100-eks-ubuntu-training-kubeflow",
@@ -95,8 +96,6 @@ def canonical(values: Any) -> str:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_changed_byte_anywhere_is_found(captured: Path, profile: str) -> None:
-    from aicr_pipeline.errors import PipelineError
-
     good = files(captured / profile / "bundle-helm")
     for name in sorted(set(good) - {"checksums.txt"})[::7]:
         with pytest.raises(PipelineError, match="does not have the checksum"):

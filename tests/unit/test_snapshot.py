@@ -1,6 +1,7 @@
 """Snapshots: the captured ones read, and the traps."""
 
 import copy
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,6 @@ def test_captured(captured: Path, name: str) -> None:
 
 
 def test_the_digest_is_of_the_bytes() -> None:
-    import hashlib
-
     text = yaml.safe_dump(GOOD).encode()
     assert read_snapshot(text).digest == "sha256:" + hashlib.sha256(text).hexdigest()
 

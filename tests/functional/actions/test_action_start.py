@@ -6,6 +6,7 @@ import pytest
 from aicr_pipeline.actions.announce_plan import TARGET, announce_plan
 from aicr_pipeline.actions.start_resolve import start_resolve
 from aicr_pipeline.actions.start_rollout import start_rollout
+from aicr_pipeline.adapters.runtimes import read_runtime
 from aicr_pipeline.clock import after
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.errors import PipelineError
@@ -265,8 +266,6 @@ def test_each_version_is_resolved_once(place: Place) -> None:
 
 
 def test_a_runtime_that_was_deleted_has_no_version_to_read(place: Place) -> None:
-    from aicr_pipeline.adapters.runtimes import read_runtime
-
     version = place.submit()
     place.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml", VersionId=version)
     with refused(Reason.Deleting, version):

@@ -1,18 +1,21 @@
 """The sweeper: every answer once, kept until its token took it, and nothing believed that it did not read."""
 
-import json
 from typing import Any
 
 import pytest
-from aicr_pipeline.decide.aicr_job import snapshot_job
+from aicr_pipeline.actions.look_at_waiters import refused
+from aicr_pipeline.adapters import cluster
+from aicr_pipeline.adapters.rollouts import load_report
 from aicr_pipeline.decide.application import new_application, operation
+from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import request_id
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
-from local.kube import APPLICATIONS, CONFIG_MAPS, JOBS, PODS
+from local.kube import APPLICATIONS
 from tests.functional.actions.support import DEADLINE, PLAN, ROLLOUT, Place
-from tests.unit.samples import IMAGE, plan, runtime, sha
+from tests.unit.samples import plan, sha
 
 RELEASE = PLAN.desired_state.releases[0]
 OURS = request_id(ROLLOUT, 1, RELEASE.name)
@@ -255,7 +258,6 @@ def test_a_wait_that_came_while_the_lease_was_held_is_looked_at(place: Place) ->
 
 def approval(place: Place, **changes: Any) -> str:
     report = place.put_rollout(PLAN)
-    from aicr_pipeline.decide.assess import request_digest
 
     digest = request_digest(report, DEADLINE)
     wanted = {"rollout": ROLLOUT, "digest": digest, "toPlan": PLAN.desired_state_digest}
@@ -276,7 +278,6 @@ def test_an_approval_answers_with_who(place: Place) -> None:
 
 
 def place_report(place: Place) -> Any:
-    from aicr_pipeline.adapters.rollouts import load_report
 
     return load_report(place.ledger, ROLLOUT)
 
@@ -333,7 +334,6 @@ def test_a_newer_target_supersedes_a_question_but_not_an_answer(place: Place) ->
 
 
 def approval_again(place: Place) -> str:
-    from aicr_pipeline.decide.assess import request_digest
 
     digest = request_digest(place_report(place), DEADLINE)
     wanted = {"rollout": ROLLOUT, "digest": digest, "toPlan": PLAN.desired_state_digest}
@@ -341,146 +341,7 @@ def approval_again(place: Place) -> str:
     return digest
 
 
-# Jobs
-
-SNAPSHOT = """apiVersion: aicr.run/v1
-kind: Snapshot
-metadata: {version: v1.1.2}
-fingerprint: {service: {value: eks}, accelerator: {value: h100}, os: {value: ubuntu},
-  k8sVersion: {value: 1.34.2}, nodeCount: {value: 4}}
-"""
-
-
-def job(place: Place, condition: str | None, code: int | None = None, purpose: str = "snapshot") -> None:
-    body = snapshot_job("j", "run", IMAGE, runtime().spec.placement.accelerated)
-    place.store.create(JOBS, body, namespace="aicr-system")
-    if condition:
-        status = {"conditions": [{"type": condition, "status": "True", "reason": "r", "message": "m"}]}
-        place.store.merge_status(JOBS, "j", {"status": status}, namespace="aicr-system")
-    if code is not None:
-        labels = {"job-name": "j"}
-        spec = {"containers": [{"name": "aicr", "image": IMAGE}]}
-        pod = {"metadata": {"name": "j-x", "labels": labels}, "spec": spec}
-        place.store.create(PODS, pod, namespace="aicr-system")
-        state = {"name": "aicr", "state": {"terminated": {"exitCode": code}}}
-        place.store.merge_status(
-            PODS, "j-x", {"status": {"containerStatuses": [state]}}, namespace="aicr-system"
-        )
-        place.store.append_log("aicr-system", "j-x", "aicr", "no such recipe\n")
-    wanted = {
-        "namespace": "aicr-system", "job": "j", "purpose": purpose, "configMap": "j",
-        "keep": "resolves/run/kept", "aicrVersion": "v1.1.2", "tag": "run-1", "repository": "repo-1",
-        "criteria": runtime().spec.criteria.wire(),
-    }  # fmt: skip
-    place.wait_for("w", "job", wanted)
-
-
-def config_map(place: Place, **data: str) -> None:
-    place.store.create(CONFIG_MAPS, {"metadata": {"name": "j"}, "data": data}, namespace="aicr-system")
-
-
-def test_a_snapshot_is_kept_and_judged(place: Place) -> None:
-    config_map(place, **{"snapshot.yaml": SNAPSHOT})
-    job(place, "Complete")
-    place.sweep()
-    assert answer(place)["output"]["nodes"] == 4
-    assert place.ledger.get("resolves/run/kept") == SNAPSHOT.encode()
-
-
-@pytest.mark.parametrize("purpose", ["snapshot", "confirm"])
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (None, "SnapshotIncomplete"),
-        (SNAPSHOT.replace("eks", "unknown"), "SnapshotIncomplete"),
-        (SNAPSHOT.replace("h100", "gb200"), "CriteriaConflict"),
-        (SNAPSHOT.replace("v1.1.2", "v1.1.3"), "AICRVersionMismatch"),
-        ("kind: Other", "AICRArtifactUnsupported"),
-    ],
-)
-def test_a_snapshot_that_does_not_do(place: Place, text: str | None, reason: str, purpose: str) -> None:
-    if text is not None:
-        config_map(place, **{"snapshot.yaml": text})
-    job(place, "Complete", purpose=purpose)
-    place.sweep()
-    assert outcome(place)[0] == reason
-    assert place.ledger.get("resolves/run/kept") is None
-
-
-def test_what_is_not_known_is_a_conflict_after_the_install(place: Place) -> None:
-    config_map(place, **{"snapshot.yaml": SNAPSHOT.replace("h100", "unknown")})
-    job(place, "Complete", purpose="confirm")
-    place.sweep()
-    assert outcome(place)[0] == "CriteriaConflict"
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"), [(2, "AICRInvalidRequest"), (3, "AICRNotFound"), (4, "AICRUnauthorized"),
-                         (5, "AICRTimeout"), (8, "AICRInternal"), (1, "AICRInternal")]
-)  # fmt: skip
-def test_a_job_that_failed_says_why_with_its_last_words(place: Place, code: int, reason: str) -> None:
-    job(place, "Failed", code, purpose="render")
-    place.sweep()
-    found, said = outcome(place)
-    assert found == reason
-    assert f"exit code {code}. Its last words: no such recipe" in said
-
-
-@pytest.mark.parametrize("code", [6, 7])
-def test_aicrs_transient_exits_try_the_state_again(place: Place, code: int) -> None:
-    """The name is what the state machine's Retry matches; the state then starts the next attempt."""
-    job(place, "Failed", code, purpose="render")
-    place.sweep()
-    assert answer(place)["error"] == "TransientError"
-    assert "TransientError" not in Reason.__members__
-
-
-def test_a_job_that_runs_or_is_gone_or_late(place: Place) -> None:
-    job(place, None, purpose="render")
-    place.sweep()
-    assert place.sfn.answered == {}
-    place.later(6 * 3600)
-    place.sweep()
-    assert outcome(place) == ("AICRTimeout", f"Job j did not end until {DEADLINE}.")
-    place.wait_for("gone", "job", {"namespace": "aicr-system", "job": "k", "purpose": "render"})
-    place.sweep()
-    assert "somebody deleted it" in place.sfn.answered["token of gone"]["output"]["outcome"]["message"]
-
-
-def report(*statuses: str) -> str:
-    tests = [{"name": "check", "status": status, "message": "boom"} for status in statuses]
-    return json.dumps({"reportFormat": "CTRF", "results": {"tests": tests}})
-
-
-@pytest.mark.parametrize(
-    ("condition", "code", "statuses", "reason"),
-    [
-        ("Complete", None, ["passed"], None),
-        ("Failed", 8, ["passed", "failed"], "RolloutFailed"),
-        ("Complete", None, ["passed", "other"], "RolloutFailed"),
-        ("Complete", None, ["skipped"], "RolloutFailed"),
-        ("Failed", 8, ["passed"], "AICRInternal"),
-        ("Failed", 8, None, "AICRInternal"),
-        ("Failed", 2, None, "AICRInvalidRequest"),
-        ("Complete", None, None, "AICRInternal"),
-    ],
-)
-def test_the_report_decides_never_the_exit_code_alone(
-    place: Place, condition: str, code: int | None, statuses: list[str] | None, reason: str | None
-) -> None:
-    if statuses is not None:
-        config_map(place, **{"report.json": report(*statuses)})
-    job(place, condition, code, purpose="validate")
-    place.sweep()
-    if reason is None:
-        assert answer(place)["output"]["repository"] == "repo-1"
-    else:
-        assert outcome(place)[0] == reason
-    assert (place.ledger.get("resolves/run/kept") is None) == (statuses is None)
-
-
 def test_an_unreachable_cluster_is_reported_and_tried_again(place: Place, monkeypatch: Any) -> None:
-    from aicr_pipeline.adapters import cluster
 
     monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
     install(place)
@@ -494,8 +355,6 @@ def test_an_unreachable_cluster_is_reported_and_tried_again(place: Place, monkey
 
 
 def test_a_refusal_names_the_step_so_that_the_outcome_can_count(place: Place) -> None:
-    from aicr_pipeline.actions.look_at_waiters import refused
-    from aicr_pipeline.errors import PipelineError
 
     waiting(place)
     found = refused(place.coordination.waiters()[0], PipelineError(Reason.Unauthorized, "No."))

@@ -1,0 +1,182 @@
+"""Assessing, asking people and starting Jobs: each safe to run twice."""
+
+import json
+from typing import Any
+
+import pytest
+from aicr_pipeline.actions.assess_transition import assess_transition
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
+from aicr_pipeline.actions.request_approval import request_approval
+from aicr_pipeline.adapters import jobs
+from aicr_pipeline.clock import after
+from aicr_pipeline.decide.aicr_job import snapshot_job
+from aicr_pipeline.decide.names import job_name
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
+
+from local.kube import APPLICATIONS, JOBS
+from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, step
+from tests.unit.samples import IMAGE, refused, runtime
+
+TO = {"toPlan": PLAN.desired_state_digest}
+
+
+def assessed(place: Place, **changes: Any) -> dict[str, Any]:
+    made = step("Assess transition", input={**TO, "fromPlan": None}, token=None, **changes)
+    return assess_transition(
+        made, place.config, place.ledger, place.argocd, place.coordination, place.bus, place.clock
+    )
+
+
+def fresh(place: Place, hours: float = 12) -> None:
+    place.coordination.put_fact(
+        CREDENTIALS, {"mintedAt": after(BEGAN, 0), "expiresAt": after(BEGAN, hours * 3600)}
+    )
+
+
+def test_an_assessment_twice_is_one_report(place: Place) -> None:
+    place.put_plan(PLAN)
+    fresh(place)
+    first = assessed(place)
+    assert first["approvalNeeded"] is True
+    assert [(found["index"], found["of"], found["release"]) for found in first["steps"]] == [
+        (1, 2, "gpu-operator"),
+        (2, 2, "kai-scheduler"),
+    ]
+    assert len(json.dumps(first)) < 8192
+    assert assessed(place) == first
+    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, "report")]
+
+
+def test_credentials_are_asked_for_and_then_waited_for(place: Place) -> None:
+    place.put_plan(PLAN)
+    with refused(Reason.RegistryCredentialsUnavailable) as caught:
+        assessed(place)
+    assert caught.info.value.retry
+    assert place.events.types == ["Credentials Wanted"]
+    with refused(Reason.RegistryCredentialsUnavailable, "refresh_credentials") as caught:
+        assessed(place, retries=4)
+    assert not caught.info.value.retry
+    fresh(place)
+    place.later(0)
+    assessed(place)
+    assert place.events.types == ["Credentials Wanted"] * 2, "fresh ones are not asked for"
+
+
+def test_foreign_applications_are_all_named_before_anything_runs(place: Place) -> None:
+    place.put_plan(PLAN)
+    fresh(place)
+    for name in ("gpu-operator", "kai-scheduler", "unrelated"):
+        body = {
+            "metadata": {"name": name},
+            "spec": {"project": "x", "destination": {}, "source": {"repoURL": "r"}},
+        }
+        place.store.create(APPLICATIONS, body, namespace="argocd")
+    with refused(Reason.ForeignObject, "gpu-operator, kai-scheduler"):
+        assessed(place)
+    assert place.ledger_keys("rollouts/") == []
+
+
+def ask(place: Place, **changes: Any) -> dict[str, Any]:
+    made = step("Request approval", input=TO, **changes)
+    return request_approval(
+        made,
+        place.config,
+        place.ledger,
+        place.notifier,
+        place.waits,
+        b"k" * 64,
+        "https://x.example",
+        place.clock,
+    )
+
+
+def test_asking_again_gives_the_wait_its_newer_token_and_sends_the_same_links(place: Place) -> None:
+    place.put_rollout(PLAN)
+    ask(place, token="old")
+    request = place.ledger.get(rollout_key(ROLLOUT, "request"))
+    place.later(60)
+    ask(place, token="new", retries=1)
+    assert place.ledger.get(rollout_key(ROLLOUT, "request")) == request
+    assert [found.token for found in place.coordination.waiters()] == ["new"]
+    links = [
+        [line for line in message["Message"].splitlines() if line.startswith("https://")]
+        for message in place.topics.sent
+    ]
+    assert links[:2] == links[2:]
+    assert links[0] != links[1]
+    assert all(len(found) == 1 and len(found[0]) < 200 for found in links)
+    assert "old" not in str(place.events.entries)
+    secret = links[0][0].partition("?s=")[2]
+    assert secret not in str([place.ledger.get(key) for key in place.ledger_keys()])
+
+
+def test_a_message_that_failed_leaves_the_wait(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.topics.error = PipelineError(Reason.Unauthorized, "no")
+    with pytest.raises(PipelineError):
+        ask(place)
+    assert len(place.coordination.waiters()) == 1
+    place.topics.error = None
+    ask(place, retries=1)
+    assert len(place.topics.sent) == 2
+    assert place.coordination.waiters()[0].deadline == DEADLINE
+
+
+# Jobs
+
+
+def build(attempt: int) -> dict[str, Any]:
+    return snapshot_job(
+        job_name("run-1", "snapshot", attempt), "run-1", IMAGE, runtime().spec.placement.accelerated
+    )
+
+
+def conditions(place: Place, attempt: int, kind: str) -> None:
+    status = {"conditions": [{"type": kind, "status": "True"}]}
+    place.store.merge_status(
+        JOBS, job_name("run-1", "snapshot", attempt), {"status": status}, namespace="aicr-system"
+    )
+
+
+def test_a_job_is_started_once_and_found_again(place: Place) -> None:
+    first = jobs.start(place.cluster, build)
+    assert first.attempt == 1
+    assert jobs.start(place.cluster, build).job["metadata"]["uid"] == first.job["metadata"]["uid"]
+    conditions(place, 1, "Complete")
+    assert jobs.start(place.cluster, build).attempt == 1, "one that ended well is not run again"
+    assert len(place.store.list(JOBS, namespace="aicr-system")) == 1
+
+
+def test_a_failed_job_stays_and_the_next_attempt_has_another_name(place: Place) -> None:
+    for attempt in range(1, 10):
+        assert jobs.start(place.cluster, build).attempt == attempt
+        conditions(place, attempt, "Failed")
+    with refused(Reason.AICRInternal, "Nine Jobs"):
+        jobs.start(place.cluster, build)
+    assert len(place.store.list(JOBS, namespace="aicr-system")) == 9
+
+
+def test_two_starts_at_once_make_one_job(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = place.cluster.get, []
+
+    def blind_once(path: str) -> Any:
+        asked.append(path)
+        if len(asked) == 1:
+            place.cluster.create(path.rpartition("/")[0], build(1))
+            return None
+        return real(path)
+
+    monkeypatch.setattr(place.cluster, "get", blind_once)
+    assert jobs.start(place.cluster, build).attempt == 1
+    assert len(place.store.list(JOBS, namespace="aicr-system")) == 1
+
+
+def test_what_a_job_owns_is_brought_to_the_same_content(place: Place) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "c", "namespace": "aicr-system"}, "data": {"a": "1"}}  # fmt: skip
+    jobs.put_owned(place.cluster, body, "configmaps")
+    jobs.put_owned(place.cluster, {**body, "data": {"a": "2"}}, "configmaps")
+    assert jobs.config_map(place.cluster, "aicr-system", "c") == {"a": "2"}
+    assert jobs.config_map(place.cluster, "aicr-system", "none") is None
