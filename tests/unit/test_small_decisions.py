@@ -16,6 +16,7 @@ from aicr_pipeline.decide.ending import (
     steps_done,
 )
 from aicr_pipeline.decide.names import execution_name, job_name, request_id, short_name
+from aicr_pipeline.decide.upstreams import rewrite
 from aicr_pipeline.decide.versions import (
     check_aicr_supported,
     check_recorded,
@@ -148,6 +149,32 @@ def test_recorded() -> None:
     for found, said in (("v1.1.3", "v1.1.3"), ("", "(not recorded)")):
         with refused(Reason.AICRVersionMismatch, "snapshot", said, "v1.1.2 is pinned"):
             check_recorded("snapshot", found, "v1.1.2")
+
+
+# Upstreams
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://charts.example/app.tgz", "http://127.0.0.1:1/c/app.tgz"),
+        ("https://charts.example", "http://127.0.0.1:1/c"),
+        ("https://charts.example.org/app.tgz", "https://charts.example.org/app.tgz"),
+        ("https://charts.example/deep/app.tgz", "http://127.0.0.1:2/app.tgz"),
+        ("https://charts.example/deeper", "http://127.0.0.1:1/c/deeper"),
+        ("oci://ghcr.io/x/y", "oci://127.0.0.1:3/x/y"),
+        ("oci://ghcr.io.example/x", "oci://ghcr.io.example/x"),
+        ("https://ghcr.io/x", "https://ghcr.io/x"),
+    ],
+)
+def test_the_longest_prefix_of_whole_segments_is_rewritten(url: str, found: str) -> None:
+    upstreams = {
+        "https://charts.example": "http://127.0.0.1:1/c/",
+        "https://charts.example/deep/": "http://127.0.0.1:2",
+        "oci://ghcr.io": "oci://127.0.0.1:3",
+    }
+    assert rewrite(url, upstreams) == found
+    assert rewrite(url, {}) == url
 
 
 # Endings

@@ -175,6 +175,21 @@ def test_unchanged_and_in_place_writes_nothing(place: Place) -> None:
     assert place.application(RELEASE.name) == before
 
 
+def test_unchanged_but_not_in_place_is_written_like_any_other(place: Place) -> None:
+    """The plans say nothing changes; the cluster has what a rollout that ended badly left, or nothing."""
+    place.put_plan(PLAN)
+    assert apply(place, "Unchanged") == {
+        "written": True,
+        "digest": RELEASE.chart.manifest_digest,
+        "requestId": OURS,
+    }
+    place.store.delete(APPLICATIONS, RELEASE.name, namespace="argocd")
+    existing(place)
+    assert apply(place, "Unchanged")["written"]
+    assert place.application(RELEASE.name)["spec"]["source"]["helm"]["valuesObject"] == {"replicas": 1}
+    assert apply(place, "Unchanged")["written"] is False, "the retry finds it in place"
+
+
 def test_a_step_or_a_plan_that_is_gone(place: Place) -> None:
     with refused(Reason.PlanUnreadable, "not in the ledger"):
         apply(place)

@@ -1,5 +1,6 @@
 """Starting: one wish starts one resolve, one plan one rollout, whatever comes twice or dies in between."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from aicr_pipeline.actions.start_resolve import start_resolve
 from aicr_pipeline.actions.start_rollout import start_rollout
 from aicr_pipeline.adapters.runtimes import read_runtime
 from aicr_pipeline.clock import after
+from aicr_pipeline.decide.assess import assess
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan
@@ -189,6 +191,28 @@ def test_the_from_plan_is_the_newest_that_succeeded(place: Place) -> None:
     newest = plan(**{"recipe": "newest"})
     start(place, place.want(newest, run="run-3"))
     assert place.sfn.inputs[name(newest)]["fromPlan"] == PLAN.desired_state_digest
+
+
+def test_back_to_the_last_good_plan_after_a_rollout_that_wrote_releases(place: Place) -> None:
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    report = assess(PLAN, NEWER, always_ask=False)
+    assert not report.approval_needed
+    place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    time.sleep(1.1)  # S3 lists times in whole seconds
+    end(place, NEWER, "Failed")
+    assert start(place, place.want(PLAN, run="run-3")) == {"started": True, "execution": name(PLAN, 2)}
+
+
+def test_a_rollout_that_never_got_its_approval_left_the_last_plan_whole(place: Place) -> None:
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    report = assess(PLAN, NEWER, always_ask=True)
+    place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    end(place, NEWER, "Rejected")
+    assert start(place, place.want(PLAN, run="run-3"))["because"] == "the plan is active already"
 
 
 # Announcing a plan
