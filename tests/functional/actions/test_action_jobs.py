@@ -1,0 +1,219 @@
+"""States that run AICR in the cluster, and the evidence at the end: twice is once, and a retry goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aicr_pipeline.actions.bind_evidence import bind_evidence
+from aicr_pipeline.actions.confirm_criteria import confirm_criteria
+from aicr_pipeline.actions.render_bundle import render_bundle
+from aicr_pipeline.actions.take_snapshot import take_snapshot
+from aicr_pipeline.actions.validate_deployment import validate_deployment
+from aicr_pipeline.adapters.http import Transport
+from aicr_pipeline.adapters.mirror import Destination
+from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.decide.verify import VALID, verify
+from aicr_pipeline.model.plan import Plan, plan_key
+from aicr_pipeline.model.reasons import Reason
+
+from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS
+from local.registry import LocalRegistry, TokenIssuer
+from tests.functional.actions.support import PLAN, ROLLOUT, Place, step
+from tests.unit.samples import config, plan, refused
+from tests.unit.test_dsse import DER, sign
+
+WHO = FixedCredentials("AWS", "very-secret-password")
+RUN = {"run": "run-1"}
+SNAPSHOT = b"""apiVersion: aicr.run/v1
+kind: Snapshot
+metadata: {version: v1.1.2}
+fingerprint: {service: {value: eks}, k8sVersion: {value: 1.34.2}, nodeCount: {value: 4}}
+"""
+
+
+def resolving(place: Place, **more: Any) -> Any:
+    return step("Take snapshot", input={**RUN, "runtimeVersion": place.submit()}, **more)
+
+
+def snapshot(place: Place, **more: Any) -> dict[str, Any]:
+    return take_snapshot(
+        resolving(place, **more), place.config, place.inbox, place.cluster, place.waits, place.clock
+    )
+
+
+def render(place: Place, **more: Any) -> dict[str, Any]:
+    return render_bundle(
+        resolving(place, **more), place.config, place.inbox, place.cluster, WHO, place.waits, place.clock
+    )
+
+
+def validate(place: Place, **more: Any) -> dict[str, Any]:
+    made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest}, **more)
+    enabled = config(**{"validation.enabled": True})
+    return validate_deployment(made, enabled, place.ledger, place.cluster, WHO, place.waits, place.clock)
+
+
+def confirm(place: Place, **more: Any) -> dict[str, Any]:
+    made = step("Confirm criteria", input={"toPlan": PLAN.desired_state_digest}, **more)
+    return confirm_criteria(made, place.config, place.ledger, place.cluster, place.waits, place.clock)
+
+
+@pytest.fixture
+def ready(place: Place) -> Place:
+    for name in ("system", "gpu"):
+        place.store.create(NODES, {"metadata": {"name": name, "labels": {"pool": name}}})
+    place.put_rollout(PLAN)
+    run = PLAN.recorded.run
+    place.ledger.put_once(f"resolves/{run}/recipe.yaml", b"kind: RecipeResult")
+    place.ledger.put_once(f"resolves/{run}/snapshot.yaml", SNAPSHOT)
+    return place
+
+
+@pytest.mark.parametrize("act", [snapshot, render, validate, confirm])
+def test_a_retry_finds_the_job_and_brings_its_newer_token(ready: Place, act: Callable[..., Any]) -> None:
+    act(ready, token="old")
+    act(ready, token="new", retries=1)
+    jobs = [
+        job for space in ("aicr-system", "aicr-validation") for job in ready.store.list(JOBS, namespace=space)
+    ]
+    assert len(jobs) == 1
+    (waiting,) = ready.coordination.waiters()
+    assert waiting.token == "new"
+    assert waiting.wanted["job"] == jobs[0]["metadata"]["name"]
+    assert "very-secret-password" not in json.dumps([jobs, dict(waiting.wanted), ready.events.entries])
+
+
+@pytest.mark.parametrize("act", [snapshot, render, validate, confirm])
+def test_after_a_failed_attempt_the_next_has_its_own_names(ready: Place, act: Callable[..., Any]) -> None:
+    act(ready)
+    (first,) = ready.coordination.waiters()
+    status = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    ready.store.merge_status(JOBS, first.wanted["job"], status, namespace=first.wanted["namespace"])
+    act(ready, retries=1)
+    (second,) = ready.coordination.waiters()
+    assert second.wanted["job"] != first.wanted["job"]
+    for name in ("tag", "repository", "configMap"):
+        if name in first.wanted:
+            assert second.wanted[name] != first.wanted[name], (
+                "a half-pushed artifact is never taken for this one's"
+            )
+
+
+@pytest.mark.parametrize("act", [render, validate])
+def test_the_registry_secret_goes_with_its_job(ready: Place, act: Callable[..., Any]) -> None:
+    act(ready)
+    wanted = ready.coordination.waiters()[0].wanted
+    job = ready.store.get(JOBS, wanted["job"], namespace=wanted["namespace"])
+    secret = ready.store.get(SECRETS, wanted["job"], namespace=wanted["namespace"])
+    assert [owner["uid"] for owner in secret["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+    found = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))
+    assert list(found["auths"]) == [ready.config.registry.host]
+
+
+def test_a_validation_gets_the_plans_own_recipe_and_snapshot(ready: Place) -> None:
+    validate(ready)
+    name = ready.coordination.waiters()[0].wanted["job"]
+    for suffix, text in (("recipe", "kind: RecipeResult"), ("snapshot", SNAPSHOT.decode())):
+        found = ready.store.get(CONFIG_MAPS, f"{name}-{suffix}", namespace="aicr-validation")
+        assert found["data"]["snapshot.yaml"] == text
+    (job,) = ready.store.list(JOBS, namespace="aicr-validation")
+    image = job["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image.endswith(PLAN.desired_state.aicr.image_digest), "the AICR that rendered the plan"
+
+
+def test_no_node_of_a_group(place: Place) -> None:
+    with refused(Reason.NodeGroupEmpty, "spec.placement.system.nodeSelector (pool=system)"):
+        snapshot(place)
+    place.store.create(NODES, {"metadata": {"name": "a", "labels": {"pool": "system"}}})
+    with refused(Reason.NodeGroupEmpty, "spec.placement.accelerated.nodeSelector (pool=gpu)"):
+        snapshot(place)
+    assert place.store.list(JOBS, namespace="aicr-system") == []
+
+
+def test_validation_that_is_not_enabled(ready: Place) -> None:
+    made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest})
+    with refused(Reason.ValidationUnavailable):
+        validate_deployment(made, ready.config, ready.ledger, ready.cluster, WHO, ready.waits, ready.clock)
+
+
+# Evidence
+
+DISABLED = plan(**{"validation": "Disabled"})
+
+
+class Key:
+    """A software key with KMS' two answers. ECDSA signs differently each time, as KMS does."""
+
+    def __init__(self) -> None:
+        self.signed = 0
+
+    def sign_digest(self, digest: bytes) -> bytes:
+        self.signed += 1
+        return sign(digest)
+
+    def public_key(self) -> bytes:
+        return DER
+
+
+@pytest.fixture
+def registry() -> Iterator[Destination]:
+    with LocalRegistry(TokenIssuer()) as server:
+        user, password, _ = server.issuer.issue()
+        transport = Transport(frozenset({server.host}))
+        yield Destination(server.host, "aicr/demo", transport, FixedCredentials(user, password))
+
+
+def bind(place: Place, registry: Destination, key: Key, made: Plan = DISABLED, **more: Any) -> dict[str, Any]:
+    bound = step("Bind evidence", input={"toPlan": made.desired_state_digest}, token=None, **more)
+    return bind_evidence(bound, place.config, place.ledger, registry, key, place.clock, False)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def done(place: Place) -> Place:
+    place.approve(place.put_rollout(DISABLED))
+    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
+    return place
+
+
+def test_evidence_is_bound_once_and_verifies(done: Place, registry: Destination) -> None:
+    key = Key()
+    first = bind(done, registry, key)
+    done.later(60)
+    assert bind(done, registry, key, retries=1) == first
+    assert key.signed == 1
+    (stored,) = done.ledger_keys("evidence/")
+    assert stored == first["key"]
+    text = done.ledger.get(plan_key(DISABLED.desired_state_digest))
+    sealed = done.ledger.get(stored)
+    assert sealed is not None
+    assert verify(sealed, DER, text, require_qualifying=False).code == VALID
+    assert first["qualifying"] is False, "validation is Disabled"
+
+
+def test_a_binding_that_died_before_its_pointer_is_bound_by_the_retry(
+    done: Place, registry: Destination
+) -> None:
+    done.ledger.put_once("evidence/demo/" + ROLLOUT + "/" + "0" * 64 + ".intoto.json", b"half done")
+    found = bind(done, registry, Key())
+    assert found["key"] in done.ledger_keys("evidence/")
+    assert done.ledger.get_json(f"rollouts/{ROLLOUT}/binding.json")["key"] == found["key"]
+
+
+@pytest.mark.parametrize("missing", ["decision", "report", "snapshot"])
+def test_no_evidence_without_its_records(place: Place, registry: Destination, missing: str) -> None:
+    report = place.put_rollout(DISABLED)
+    if missing != "decision":
+        place.approve(report)
+    if missing != "snapshot":
+        place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
+    if missing == "report":
+        place.s3.delete_object(Bucket="ledger", Key=f"rollouts/{ROLLOUT}/report.json")
+    key = Key()
+    with refused(Reason.RolloutFailed):
+        bind(place, registry, key)
+    assert key.signed == 0
+    assert place.ledger_keys("evidence/") == []
