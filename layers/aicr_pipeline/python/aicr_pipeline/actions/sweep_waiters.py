@@ -61,7 +61,7 @@ class Sweep:
         while True:
             if not self._lease():
                 return {"leased": False, "answered": answered, "waiting": waiting}
-            last = self._now()
+            last = float("-inf")
             while True:
                 waiters = self._world.coordination.waiters()
                 done = sum(1 for waiter in waiters if self._settle(waiter))
