@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="session")
 def captured() -> Path:
-    """Outputs of the real AICR CLI, which are not part of the project: ``AICR_DATA``, or beside the checkout."""
+    """Outputs of the real AICR CLI, no part of the project: ``AICR_DATA``, or beside the checkout."""
     named = os.environ.get("AICR_DATA")
     found = [Path(named)] if named else sorted((ROOT.parent / "shared" / "aicr-data").glob("v*"))
     if not found or not found[-1].is_dir():
