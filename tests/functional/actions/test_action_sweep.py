@@ -245,7 +245,7 @@ def test_a_waiting_person_costs_no_loop(place: Place) -> None:
 def test_a_wait_that_came_while_the_lease_was_held_is_looked_at(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own event woke a sweep that found the lease taken; nobody else would come before the next minute."""
+    """Its event woke a sweep that found the lease taken; nobody else would come before the next minute."""
     approval(place)
     drop = place.coordination.drop_lease
 
