@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -10,6 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from local.progress import Progress
+
+#: Columns from which on the namespaces fit too.
+_WIDE = 110
 
 
 class View:
@@ -80,13 +84,16 @@ def _words(resolve: Progress | None, rollout: Progress | None) -> str:
 
 def closing(console: Console, summary: dict[str, Any], verify: str) -> None:
     """The table of releases, where the evidence is, and how to verify it."""
-    table = Table(title=f"{summary['rollout']}: {summary['outcome']}", header_style="bold")
-    for name in ("#", "release", "namespace", "action", "chart digest", "manifest digest", "seconds"):
-        table.add_column(name, justify="right" if name in ("#", "seconds") else "left", no_wrap=True)
+    table = Table(title=f"{summary['rollout']}: {summary['outcome']}", box=box.SIMPLE_HEAD, pad_edge=False)
+    wide = console.width >= _WIDE
+    names = ["#", "release", *(["namespace"] if wide else []), "action", "chart", "manifest", "s"]
+    for name in names:
+        table.add_column(name, justify="right" if name in ("#", "s") else "left", no_wrap=True)
     for number, step in enumerate(summary["steps"], 1):
-        seconds = "" if step["seconds"] is None else f"{step['seconds']:.1f}"
-        digests = (step["chartDigest"][7:19], step["manifestDigest"][7:19])
-        table.add_row(str(number), step["release"], step["namespace"], step["action"], *digests, seconds)
+        seconds = "-" if step["seconds"] is None else f"{step['seconds']:.1f}"
+        digests = [step[name].removeprefix("sha256:")[:12] for name in ("chartDigest", "manifestDigest")]
+        namespace = [step["namespace"]] if wide else []
+        table.add_row(str(number), step["release"], *namespace, step["action"] or "-", *digests, seconds)
     console.print(table)
     if summary["outcome"] != "Succeeded":
         console.print(f"[bold red]{summary['outcome']}[/bold red] {summary['reason']}: {summary['message']}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +13,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.conftest import PHONE, WIDE, Browser, Front
 from tests.functional.approvals.conftest import Site
-from tests.functional.approvals.support import ROOT, Waiting, decision_of, seed
-
-AXE = Path(os.environ.get("AXE_JS", ROOT / "build/axe/node_modules/axe-core/axe.min.js"))
+from tests.functional.approvals.support import Waiting, decision_of, seed
+from tests.npm import installed
 
 
 @pytest.fixture
@@ -215,9 +212,7 @@ def test_every_page_is_accessible(
         assert browser.state() == state
     browser.driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     browser.picture(f"{state}-phone-{scheme}")
-    if not AXE.exists():
-        pytest.skip(f"{AXE} is missing: npm install --prefix build/axe axe-core")
-    browser.driver.execute_script(AXE.read_text())
+    browser.driver.execute_script((installed("axe-core", "4.14.1") / "axe.min.js").read_text())
     found = browser.driver.execute_async_script(
         "const done = arguments[arguments.length - 1];"
         "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"

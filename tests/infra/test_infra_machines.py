@@ -1,7 +1,6 @@
 """Both state machines, as the template holds them."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,11 +15,10 @@ from aicr_pipeline.model.reasons import ROLLOUT_REASONS
 from infra.asl import RETRY, function_of
 from infra.functions import RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.node import ensure_node
-from infra.sources import ROOT, Sources, tree_hash
+from infra.sources import Sources, tree_hash
 from tests.infra.conftest import DEMO, PRIVATE
 from tests.infra.templates import Stack
-
-VALIDATOR = ROOT / "build" / "asl-validator"
+from tests.npm import installed
 
 RESOLVE_STATES = {
     "Check prerequisites",
@@ -218,9 +216,7 @@ def test_waits_outlive_the_configured_deadline(demo: Stack, private: Stack) -> N
 
 def test_asl_validator_finds_nothing(machine: dict[str, Any], tmp_path: Path) -> None:
     ensure_node()
-    script = VALIDATOR / "node_modules" / "asl-validator" / "dist" / "bin" / "asl-validator.js"
-    if not script.is_file():
-        _install_validator()
+    script = installed("asl-validator", "4.0.0") / "dist" / "bin" / "asl-validator.js"
     file = tmp_path / "machine.json"
     file.write_text(json.dumps(machine))
     node = shutil.which("node")
@@ -237,23 +233,6 @@ def _validate(node: str, script: Path, file: Path) -> subprocess.CompletedProces
     return subprocess.run(
         [node, str(script), "--json-path", str(file)], capture_output=True, text=True, timeout=60
     )
-
-
-def _install_validator() -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not there, so asl-validator cannot be installed")
-    VALIDATOR.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [npm, "install", "--no-save", "--no-audit", "--no-fund", "asl-validator"],
-        cwd=VALIDATOR,
-        env={**os.environ, "CI": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"asl-validator cannot be installed: {done.stderr[-200:]}")
 
 
 def test_versions_are_kept_and_follow_definition_and_code(stack: Stack) -> None:
