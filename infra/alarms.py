@@ -76,6 +76,20 @@ class Alarms(Construct):
             Duration.hours(7),
         )
 
+    def own(self, namespace: str) -> None:
+        """What the program itself counts, and no error of a function shows."""
+        self._alarm(
+            "WaitersNotSettled",
+            "Something that is waited for could not be looked at, again and again",
+            _own(namespace, "sweep_waiters", "WaiterNotSettled"),
+            threshold=10,
+        )
+        self._alarm(
+            "ApprovalPagesFailed",
+            "An approval page could not be shown",
+            _own(namespace, "serve_approvals", "ApprovalPagesFailed"),
+        )
+
     def _stopped(self, id: str, description: str, function: lambda_.Function, period: Duration) -> None:
         runs = cloudwatch.MathExpression(
             expression="FILL(invocations, 0) - FILL(errors, 0)",
@@ -98,15 +112,26 @@ class Alarms(Construct):
         )
         alarm.add_alarm_action(self._action)
 
-    def _alarm(self, id: str, description: str, metric: cloudwatch.IMetric) -> None:
+    def _alarm(self, id: str, description: str, metric: cloudwatch.IMetric, threshold: int = 1) -> None:
         alarm = cloudwatch.Alarm(
             self,
             id,
             alarm_description=description,
             metric=metric,
-            threshold=1,
+            threshold=threshold,
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         alarm.add_alarm_action(self._action)
+
+
+def _own(namespace: str, function: str, name: str) -> cloudwatch.Metric:
+    """A metric as Powertools writes it: the function is the dimension ``service``."""
+    return cloudwatch.Metric(
+        namespace=namespace,
+        metric_name=name,
+        dimensions_map={"service": function},
+        period=Duration.minutes(5),
+        statistic="Sum",
+    )

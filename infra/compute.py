@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.findings import Right, acknowledge, give
 from infra.functions import FUNCTIONS, FunctionSpec
-from infra.names import function_name
+from infra.names import function_name, metrics_namespace
 from infra.rights import Grants
 from infra.sources import NOT_SOURCE, PROGRAM, Sources
 
@@ -150,7 +150,7 @@ class Functions(Construct):
     def _variables(self, spec: FunctionSpec) -> dict[str, str]:
         return {
             "POWERTOOLS_SERVICE_NAME": spec.name,
-            "POWERTOOLS_METRICS_NAMESPACE": "AicrPipeline",
+            "POWERTOOLS_METRICS_NAMESPACE": metrics_namespace(self._config.cluster.name),
             "CLUSTER_CONFIG": "/opt/cluster/cluster.json",
             **{name: self._environment[name] for name in spec.environment},
         }

@@ -25,3 +25,8 @@ def machine_name(cluster: str, machine: str) -> str:
 def kubernetes_group(function: str) -> str:
     """The group that the function's role is mapped to in the cluster; RBAC speaks of it."""
     return f"aicr-pipeline:{function}"
+
+
+def metrics_namespace(cluster: str) -> str:
+    """Where the functions of a cluster put their metrics."""
+    return f"AicrPipeline/{cluster}"

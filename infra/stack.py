@@ -21,7 +21,7 @@ from infra.dead_letters import DeadLetters
 from infra.ecr_host import parse_ecr_host
 from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
-from infra.names import machine_name
+from infra.names import machine_name, metrics_namespace
 from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
@@ -248,6 +248,7 @@ class PipelineStack(Stack):
         alarms.machine("rollout", self.rollout_machine.arn)
         alarms.mails(self.notifications.topics)
         alarms.sweep(self.functions["sweep_waiters"])
+        alarms.own(metrics_namespace(self._config.cluster.name))
         if self._keeps_credentials:
             alarms.refresh(self.functions["refresh_credentials"])
 

@@ -8,14 +8,16 @@ from aicr_pipeline.actions.sweep_waiters import Sweep
 from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import now
-from aicr_pipeline.event_source import event_handler, logger
+from aicr_pipeline.event_source import event_handler, logger, metrics
 from aicr_pipeline.model.config import seconds
+from aws_lambda_powertools.metrics import MetricUnit
 
 #: The next minute's run follows closely; the function's own limit is above this by more than one look.
 BUDGET_SECONDS = 55.0
 
 
 def _report(problem: str, waiter: Waiter) -> None:
+    metrics.add_metric(name="WaiterNotSettled", unit=MetricUnit.Count, value=1)
     logger.warning("waiter not settled: %s", problem, extra={"waiter": waiter.id})
 
 

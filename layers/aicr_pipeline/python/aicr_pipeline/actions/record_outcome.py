@@ -51,7 +51,8 @@ def record_outcome(
             "reason": str(outcome.reason),
         },
     )
-    if is_first:
+    # A retry may come from between the two: rather told twice than not at all.
+    if is_first or step.retries:
         notifier.send_all(
             f"[aicr {config.cluster.name}] rollout {name}: {outcome.outcome}", _words(config, outcome)
         )

@@ -72,11 +72,11 @@ class Sweep:
                 if not looping or now - started > self._budget or not self._lease():
                     break
                 self._sleep(self._interval)
-            seen = {waiter.order for waiter in waiters}
+            seen = {(waiter.id, waiter.order) for waiter in waiters}
             self._world.coordination.drop_lease(self._holder)
             # A wait that was registered while we held the lease woke nobody.
-            fresh = [waiter for waiter in self._world.coordination.waiters() if waiter.order not in seen]
-            if not fresh or self._now() - started > self._budget:
+            left = {(waiter.id, waiter.order) for waiter in self._world.coordination.waiters()}
+            if left <= seen or self._now() - started > self._budget:
                 return {"leased": True, "answered": answered, "waiting": waiting}
 
     def _settle(self, waiter: Waiter) -> bool:
@@ -98,6 +98,9 @@ class Sweep:
             return None
         except PipelineError as error:
             return refused(waiter, error)
+        except Exception as error:  # noqa: BLE001 - the outermost place: one waiter must not hold up all others
+            self._report(f"looking at it failed with {type(error).__name__}", waiter)
+            return None
 
     def _answer(self, waiter: Waiter, answer: Answer) -> bool:
         try:
