@@ -13,6 +13,8 @@ from pathlib import Path
 from infra.sources import ROOT, tree_hash
 
 DEFAULT_OUT = ROOT / "build" / "cdk.out"
+#: More than any run of the tests uses at once.
+_KEEP = 24
 _INPUTS = ("app.py", "cdk.json", "infra", "functions", "layers", "requirements.lock")
 
 
@@ -43,7 +45,19 @@ def synthesize(cluster_file: Path, out: Path = DEFAULT_OUT) -> Path:
         except OSError:
             if not (assembly / "manifest.json").is_file():
                 raise
+    _prune(out)
     return assembly
+
+
+def _prune(out: Path) -> None:
+    """Keep the newest assemblies: each change of the project makes one of some megabytes."""
+    made = sorted((path for path in out.iterdir() if (path / "manifest.json").is_file()), key=_age)
+    for old in made[:-_KEEP]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _age(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _run(folder: Path, cluster: str) -> None:
