@@ -22,8 +22,8 @@ help: ## list the targets
 setup: $(READY) ## the virtual environment, from the lock file
 
 $(READY): requirements.lock
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
-		{ $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
+		{ rm -rf $(VENV); echo "Python's venv is missing. On Debian: apt install python3-venv python3-pip" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==0.13.9"
 	@$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
 	@touch $@

@@ -9,6 +9,7 @@ from infra.node import ensure_node
 
 ensure_node()
 
+from aicr_pipeline.errors import PipelineError  # noqa: E402
 from aicr_pipeline.model.config import load_cluster_config  # noqa: E402
 from aws_cdk import App, Validations  # noqa: E402 - jsii starts Node.js when imported
 from cdk_nag import AwsSolutionsChecks  # noqa: E402
@@ -29,7 +30,10 @@ def main() -> None:
     if not files:
         sys.exit(f"There is no {folder}/{chosen}.yaml.")
     for file in files:
-        config = load_cluster_config(file)
+        try:
+            config = load_cluster_config(file)
+        except PipelineError as error:
+            sys.exit(str(error))
         PipelineStack(
             app,
             config,

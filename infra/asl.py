@@ -18,6 +18,10 @@ RETRY = [
             "Lambda.SdkClientException",
             "Lambda.TooManyRequestsException",
             "Lambda.ClientExecutionTimeoutException",
+            # A function that ran out of memory or time, or whose process died: every action can run twice.
+            "Lambda.Unknown",
+            "Runtime.ExitError",
+            "Sandbox.Timedout",
             "TransientError",
             "ObjectConflictError",
         ],
@@ -26,7 +30,9 @@ RETRY = [
         "MaxAttempts": 5,
         "MaxDelaySeconds": 60,
         "JitterStrategy": "FULL",
-    }
+    },
+    # Somebody else's operation on an Application is waited for, about half an hour.
+    {"ErrorEquals": ["OperationInFlightError"], "IntervalSeconds": 20, "BackoffRate": 1, "MaxAttempts": 90},
 ]
 
 
@@ -34,11 +40,13 @@ RETRY = [
 class Machine:
     """What the states of one machine share.
 
-    ``arns`` maps functions to their ARNs; ``version`` names definition and code, for the records.
+    ``arns`` maps functions to their ARNs; ``version`` names definition and code, for the records;
+    ``partition`` is AWS's (``aws``, ``aws-cn`` …).
     """
 
     arns: Mapping[str, str]
     version: str
+    partition: str
 
     def payload(self, state: str) -> dict[str, Any]:
         """What every function is told."""
@@ -49,6 +57,7 @@ class Machine:
             # Both together tell a newer task token of this state from an older one.
             "enteredAt.$": "$$.State.EnteredTime",
             "retries.$": "$$.State.RetryCount",
+            "redrives.$": "$$.Execution.RedriveCount",
             "machineVersion": self.version,
             "input.$": "$",
         }
@@ -80,7 +89,7 @@ class Machine:
         return {
             "Type": "Task",
             "Comment": comment,
-            "Resource": "arn:aws:states:::lambda:invoke.waitForTaskToken",
+            "Resource": f"arn:{self.partition}:states:::lambda:invoke.waitForTaskToken",
             "Parameters": {
                 "FunctionName": self.arns[function],
                 "Payload": {**self.payload(state), "token.$": "$$.Task.Token"},

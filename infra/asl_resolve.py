@@ -9,7 +9,7 @@ from infra.asl import Machine, fail, if_ended, in_item, item_selector
 _JOB_BACKSTOP = 5 * 3600 + 300
 
 
-def resolve_definition(arns: Mapping[str, str], version: str) -> dict[str, Any]:
+def resolve_definition(arns: Mapping[str, str], version: str, partition: str) -> dict[str, Any]:
     """The machine as Amazon States Language.
 
     Parameters
@@ -18,8 +18,10 @@ def resolve_definition(arns: Mapping[str, str], version: str) -> dict[str, Any]:
         Function name to ARN, of ``RESOLVE_FUNCTIONS``.
     version:
         Names definition and code; goes to every function.
+    partition:
+        AWS's partition.
     """
-    machine = Machine(arns, version)
+    machine = Machine(arns, version, partition)
     return {
         "Comment": f"Snapshot, render, mirror, plan. Version {version}",
         "StartAt": "Check prerequisites",

@@ -13,7 +13,9 @@ _JOB_BACKSTOP = 7800
 _FIELDS = ("rollout", "cluster", "fromPlan", "toPlan", "deadline")
 
 
-def rollout_definition(arns: Mapping[str, str], version: str, deadline_seconds: int) -> dict[str, Any]:
+def rollout_definition(
+    arns: Mapping[str, str], version: str, partition: str, deadline_seconds: int
+) -> dict[str, Any]:
     """The machine as Amazon States Language.
 
     Parameters
@@ -22,11 +24,13 @@ def rollout_definition(arns: Mapping[str, str], version: str, deadline_seconds: 
         Function name to ARN, of ``ROLLOUT_FUNCTIONS``.
     version:
         Names definition and code; goes to every function and into the evidence.
+    partition:
+        AWS's partition.
     deadline_seconds:
         How long a rollout has. The record's absolute time decides and the sweeper ends what is overdue;
         here it only makes the backstop of each wait.
     """
-    machine = Machine(arns, version)
+    machine = Machine(arns, version, partition)
     backstop = max(60, deadline_seconds) + 300
     return {
         "Comment": f"Assess, approve, roll out, validate, bind. Version {version}",

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import yaml
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
 from infra.cluster_admission import admission_policies
 from infra.cluster_rbac import LABELS, Manifest, function_rbac, job_accounts
 from infra.functions import FUNCTIONS
-from infra.names import function_name, kubernetes_group
+from infra.names import function_name, kubernetes_group, partition_of
 from infra.sources import ROOT
 
 
@@ -51,18 +52,13 @@ def _head(config: ClusterConfig) -> Iterable[str]:
     yield "# Otherwise run, in the cluster's account (PIPELINE_ACCOUNT is the stack's):"
     for function in FUNCTIONS:
         if function.faces_kubernetes:
-            role = f"arn:{_partition(cluster.region)}:iam::${{PIPELINE_ACCOUNT}}:role/"
+            role = f"arn:{partition_of(cluster.region)}:iam::${{PIPELINE_ACCOUNT}}:role/"
             role += function_name(cluster.name, function.name)
             group = kubernetes_group(function.name)
             yield (
                 f"#   aws eks create-access-entry --region {cluster.region} --cluster-name {cluster.known_as}"
                 f" --principal-arn {role} --type STANDARD --kubernetes-groups {group}"
             )
-
-
-def _partition(region: str) -> str:
-    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
-    return next((name for prefix, name in prefixes.items() if region.startswith(prefix)), "aws")
 
 
 def _namespaces(config: ClusterConfig) -> Iterable[Manifest]:
@@ -125,5 +121,27 @@ def _credentials(config: ClusterConfig) -> Iterable[Manifest]:
     }
 
 
+def main(name: str) -> int:
+    """Print the manifests of ``clusters/<name>.yaml``; returns the exit status."""
+    file = ROOT / "clusters" / f"{Path(name).stem}.yaml"
+    if not file.is_file():
+        print(f"There is no {file.relative_to(ROOT)}.", file=sys.stderr)
+        return 2
+    try:
+        config = load_cluster_config(file)
+    except PipelineError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if config.cluster.name != file.stem:
+        print(
+            f"{file.relative_to(ROOT)}: cluster.name is {config.cluster.name!r}; it must be the file's name, "
+            "or one cluster's stack would be taken for another's.",
+            file=sys.stderr,
+        )
+        return 1
+    print(render(config))
+    return 0
+
+
 if __name__ == "__main__":
-    print(render(load_cluster_config(ROOT / "clusters" / f"{Path(sys.argv[1]).stem}.yaml")))
+    sys.exit(main(sys.argv[1]))

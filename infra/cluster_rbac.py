@@ -30,17 +30,18 @@ class GroupRights:
 def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
     """By function, for every function that faces Kubernetes."""
     argocd = config.engine.namespace
-    applications = rule("argoproj.io", "applications", "get", "list")
+    application = rule("argoproj.io", "applications", "get")
+    applications = rule("argoproj.io", "applications", "list")
     project = rule("argoproj.io", "appprojects", "get", names=[config.engine.project])
     definitions, name = "customresourcedefinitions", "applications.argoproj.io"
     argocd_installed = rule("apiextensions.k8s.io", definitions, "get", names=[name])
-    nodes = rule("", "nodes", "list")
-    jobs = rule("batch", "jobs", "get", "create", "delete")
-    snapshots = GroupRights({SYSTEM_NAMESPACE: [jobs]}, [nodes])
+    # Nothing is deleted: a Job ends by its own TTL, and what it owns goes with it.
+    jobs = rule("batch", "jobs", "get", "create")
+    secrets, config_maps = rule("", "secrets", "create", "patch"), rule("", "configmaps", "create", "patch")
     # Watched and read, in both namespaces where Jobs run.
     results = [
-        rule("batch", "jobs", "get", "list"),
-        rule("", "pods", "get", "list"),
+        rule("batch", "jobs", "get"),
+        rule("", "pods", "list"),
         rule("", "pods/log", "get"),
         rule("", "configmaps", "get"),
     ]
@@ -49,18 +50,15 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
             {argocd: [project]},
             [
                 argocd_installed,
-                rule("", "namespaces", "get", "list"),
-                nodes,
+                rule("", "namespaces", "list"),
                 {"nonResourceURLs": ["/version"], "verbs": ["get"]},
             ],
         ),
-        "take_snapshot": snapshots,
-        "confirm_criteria": snapshots,
-        "render_bundle": GroupRights(
-            {SYSTEM_NAMESPACE: [jobs, rule("", "secrets", "get", "create", "patch", "delete")]}
-        ),
+        "take_snapshot": GroupRights({SYSTEM_NAMESPACE: [jobs]}, [rule("", "nodes", "list")]),
+        "confirm_criteria": GroupRights({SYSTEM_NAMESPACE: [jobs]}),
+        "render_bundle": GroupRights({SYSTEM_NAMESPACE: [jobs, secrets]}),
         "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
-        "check_gate": GroupRights({argocd: [applications, project]}),
+        "check_gate": GroupRights({argocd: [application, project]}),
         # Update, because a merge patch would keep values that a new plan dropped.
         "apply_release": GroupRights(
             {argocd: [rule("argoproj.io", "applications", "get", "create", "update")]}
@@ -68,23 +66,15 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         # Patch only gives self-heal back once a release is ready.
         "sweep_waiters": GroupRights(
             {
-                argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
+                argocd: [rule("argoproj.io", "applications", "get", "patch")],
                 SYSTEM_NAMESPACE: results,
                 VALIDATION_NAMESPACE: results,
             }
         ),
         "refresh_credentials": GroupRights(
-            {argocd: [rule("", "secrets", "get", "patch", names=[config.engine.repo_creds_secret])]}
+            {argocd: [rule("", "secrets", "patch", names=[config.engine.repo_creds_secret])]}
         ),
-        "validate_deployment": GroupRights(
-            {
-                VALIDATION_NAMESPACE: [
-                    jobs,
-                    rule("", "secrets", "get", "create", "patch", "delete"),
-                    rule("", "configmaps", "get", "create", "patch", "delete"),
-                ]
-            }
-        ),
+        "validate_deployment": GroupRights({VALIDATION_NAMESPACE: [jobs, secrets, config_maps]}),
     }
 
 

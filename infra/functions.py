@@ -56,7 +56,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     ),
     _plain("write_plan", "Writes the plan, once", "INBOX_BUCKET", "LEDGER_BUCKET"),
     _plain("announce_plan", "Announces the plan if it is still the target", "INBOX_BUCKET", *_WAITS),
-    _plain("record_resolve", "Says why a resolve ended", "EVENT_BUS", "APPROVER_TOPICS"),
+    _plain("record_resolve", "Says why a resolve ended", "LEDGER_BUCKET", "EVENT_BUS", "APPROVER_TOPICS"),
     # rollout
     _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET", *_WAITS),
     _plain(
@@ -68,7 +68,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "APPROVAL_KEY_ARN",
         "APPROVAL_URL",
     ),
-    _kubernetes("check_gate", "Whether the next step may run", "LEDGER_BUCKET", "COORDINATION_TABLE"),
+    _kubernetes("check_gate", "Whether the next step may run", "LEDGER_BUCKET", *_WAITS),
     _kubernetes("apply_release", "Writes one Application", "LEDGER_BUCKET"),
     _plain("wait_until_ready", "Registers the waiter for a release", *_WAITS),
     _kubernetes("validate_deployment", "Starts AICR's validation Job", "LEDGER_BUCKET", *_WAITS),

@@ -30,3 +30,9 @@ def kubernetes_group(function: str) -> str:
 def metrics_namespace(cluster: str) -> str:
     """Where the functions of a cluster put their metrics."""
     return f"AicrPipeline/{cluster}"
+
+
+def partition_of(region: str) -> str:
+    """AWS's partition of a region."""
+    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
+    return next((name for prefix, name in prefixes.items() if region.startswith(prefix)), "aws")

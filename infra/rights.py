@@ -90,7 +90,7 @@ class Grants:
 
     def waiter(self) -> tuple[Right, ...]:
         """Register a waiter and say so; a retry replaces its own row."""
-        return (*self.items(("GetItem", "PutItem", "UpdateItem"), "WAITERS"), *self.events())
+        return (*self.items(("PutItem",), "WAITERS"), *self.events())
 
     def events(self) -> tuple[Right, ...]:
         """Put events of our own source only."""
@@ -162,7 +162,7 @@ class Grants:
         machines = (self.arns.resolve_machine, self.arns.rollout_machine)
         return (
             Right(
-                ("states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat"),
+                ("states:SendTaskSuccess", "states:SendTaskFailure"),
                 (*machines, *(f"{machine}:*" for machine in machines)),
                 "Executions run under published versions of the two machines, which are numbered.",
             ),
@@ -181,7 +181,6 @@ class Grants:
 
 
 _OWN = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
-_KEEP = ("GetItem", "PutItem")
 
 _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "check_prerequisites": lambda g: (*g.inbox(), *g.login()),
@@ -200,8 +199,13 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.push("charts", "wrappers"),
     ),
     "write_plan": lambda g: (*g.inbox(), *g.read("resolves/*", "plans/*"), *g.write("plans/*")),
-    "announce_plan": lambda g: (*g.inbox(), *g.items(_KEEP, "FACT"), *g.events()),
-    "record_resolve": lambda g: (*g.events(), *g.publish()),
+    "announce_plan": lambda g: (*g.inbox(), *g.items(("PutItem",), "FACT"), *g.events()),
+    "record_resolve": lambda g: (
+        *g.read("resolves/*/told.json"),
+        *g.write("resolves/*/told.json"),
+        *g.events(),
+        *g.publish(),
+    ),
     "assess_transition": lambda g: (
         *g.read("plans/*", "rollouts/*"),
         *g.write("rollouts/*/report.json"),
@@ -217,7 +221,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "check_gate": lambda g: (
         *g.read("plans/*", "rollouts/*"),
-        *g.items(("GetItem",), "FACT"),
+        *g.items(("GetItem",), "FACT", "LOCK"),
+        *g.events(),
     ),
     "apply_release": lambda g: g.read("plans/*"),
     "wait_until_ready": lambda g: g.waiter(),
@@ -227,9 +232,9 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.waiter(),
         *g.push("evidence"),
     ),
-    "confirm_criteria": lambda g: (*g.read("plans/*"), *g.waiter()),
+    "confirm_criteria": lambda g: (*g.read("plans/*", "rollouts/*/outcome.json"), *g.waiter()),
     "bind_evidence": lambda g: (
-        *g.read("*"),
+        *g.read("plans/*", "rollouts/*", "resolves/*/recipe.yaml", "evidence/*"),
         *g.write("evidence/*", "rollouts/*/binding.json"),
         *g.push("evidence"),
         # AICR tags its evidence as it likes; the repository of an attempt holds that one tag.
@@ -238,8 +243,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "record_outcome": lambda g: (
         *g.read("rollouts/*"),
-        *g.write("rollouts/*/outcome.json"),
-        *g.items(("GetItem", "DeleteItem"), "LOCK"),
+        *g.write("rollouts/*/outcome.json", "rollouts/*/told.json"),
+        *g.items(("DeleteItem",), "LOCK"),
         *g.events(),
         *g.publish(),
     ),
@@ -250,7 +255,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
         # A rollout that stalled ends when a newer one takes its place.
         *g.write("rollouts/*/outcome.json"),
-        *g.items(_OWN, "LOCK"),
+        *g.items(("GetItem", "PutItem", "DeleteItem"), "LOCK"),
         *g.items(("GetItem",), "FACT"),
         *g.start(g.arns.rollout_machine, g.arns.rollout_executions),
     ),
@@ -263,7 +268,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.answer(),
     ),
     # The token it writes into Argo CD's Secret is this role's: it only pulls charts.
-    "refresh_credentials": lambda g: (*g.pull("charts", "wrappers"), *g.items(_KEEP, "FACT")),
+    "refresh_credentials": lambda g: (*g.pull("charts", "wrappers"), *g.items(("PutItem",), "FACT")),
     "record_stall": lambda g: (
         *g.read("rollouts/*", "resolves/*"),
         *g.write("rollouts/*/stalls/*", "resolves/*/stalls/*"),

@@ -21,7 +21,7 @@ from infra.dead_letters import DeadLetters
 from infra.ecr_host import parse_ecr_host
 from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
-from infra.names import machine_name, metrics_namespace
+from infra.names import machine_name, metrics_namespace, partition_of
 from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
@@ -62,6 +62,7 @@ class PipelineStack(Stack):
         self.roles = Roles(self, "Roles", cluster=name)
         by_function = self.roles.by_function
         self.storage = Storage(self, "Storage", retention=config.retention)
+        self.storage.only_writers(by_function)
         self.coordination = Coordination(self, "Coordination")
         self.signing = Signing(self, "Signing", cluster=name, signer=by_function["bind_evidence"])
         self.approval_key = ApprovalKey(self, "ApprovalKey", cluster=name)
@@ -160,6 +161,7 @@ class PipelineStack(Stack):
     def _machines(self, sources: Sources, retention: logs.RetentionDays) -> tuple[StateMachine, StateMachine]:
         config = self._config
         deadline = int(seconds(config.approvals.deadline))
+        partition = partition_of(config.cluster.region)
         resolve = StateMachine(
             self,
             "Resolve",
@@ -167,7 +169,7 @@ class PipelineStack(Stack):
             name="resolve",
             functions=self.functions,
             callees=RESOLVE_FUNCTIONS,
-            define=resolve_definition,
+            define=partial(resolve_definition, partition=partition),
             version_of=lambda definition: sources.version(definition, config),
             log_retention=retention,
         )
@@ -178,7 +180,7 @@ class PipelineStack(Stack):
             name="rollout",
             functions=self.functions,
             callees=ROLLOUT_FUNCTIONS,
-            define=partial(rollout_definition, deadline_seconds=deadline),
+            define=partial(rollout_definition, partition=partition, deadline_seconds=deadline),
             version_of=lambda definition: sources.version(definition, config),
             log_retention=retention,
         )
@@ -202,7 +204,8 @@ class PipelineStack(Stack):
             "WaiterRegistered": (
                 "sweep_waiters",
                 "Something new is waited for",
-                events.own(cluster, "Waiter Registered"),
+                # A newer plan ends the question about an older one.
+                events.own(cluster, "Waiter Registered", "Plan Ready"),
             ),
             "Decided": (
                 "sweep_waiters",
@@ -238,7 +241,7 @@ class PipelineStack(Stack):
     @property
     def _keeps_credentials(self) -> bool:
         """Static credentials are an administrator's; the EKS capability reads ECR with its own role."""
-        return self._config.registry.auth.provider == "aws" and self._config.engine.kind == "self-managed"
+        return self._config.mints_credentials
 
     def _alarms(self) -> None:
         alarms = Alarms(self, "Alarms", topic=self.notifications.alarms)

@@ -1,10 +1,14 @@
 """The buckets: the inbox (the wish, mutable), the ledger (every decision, write-once), their access log."""
 
+from collections.abc import Mapping
+
 from aicr_pipeline.model.config import Retention
 from aws_cdk import CfnResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
+
+from infra.ledger_writers import LEDGER_WRITERS
 
 
 class Storage(Construct):
@@ -99,6 +103,33 @@ class Storage(Construct):
                 principals=[iam.AnyPrincipal()],
                 actions=["s3:PutLifecycleConfiguration"],
                 resources=[self.ledger.bucket_arn],
+            )
+        )
+
+    def only_writers(self, roles: Mapping[str, iam.IRole]) -> None:
+        """Each record of the ledger is put by its own functions, and no other key exists."""
+        for name, pattern, functions in LEDGER_WRITERS:
+            self.ledger.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"{name}ByTheirFunctions",
+                    effect=iam.Effect.DENY,
+                    principals=[iam.AnyPrincipal()],
+                    actions=["s3:PutObject"],
+                    resources=[self.ledger.arn_for_objects(pattern)],
+                    conditions={
+                        "ArnNotEquals": {
+                            "aws:PrincipalArn": [roles[function].role_arn for function in functions]
+                        }
+                    },
+                )
+            )
+        self.ledger.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="NoOtherKeys",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:PutObject"],
+                not_resources=[self.ledger.arn_for_objects(pattern) for _, pattern, _ in LEDGER_WRITERS],
             )
         )
 

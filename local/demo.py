@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ _LINK = re.compile(r"^http\S+/approvals/\S+$", re.MULTILINE)
 _SHORT_NAME = re.compile(r"Short name, typed to confirm: (\S+)")
 _LOOK_SECONDS = 0.1
 _RUNNING = "RUNNING"
+#: A sweep lingers for some of its intervals, and ends within a minute.
+_QUIET_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ def run(job: Job, console: Console) -> int:
 def _run(job: Job, console: Console, began: float) -> dict[str, Any]:
     runtime = job.runtime.read_bytes()
     with View(console) as view:
-        view.say(f"Starting the local engine for cluster {job.options.cluster_file.stem} ...")
+        view.say(
+            f"Starting the local engine for cluster {job.options.cluster_file.stem} (synthesizes first) ..."
+        )
         with LocalPipeline(job.options) as pipeline:
             view.say(f"Ready after {time.monotonic() - began:.1f} s. Submitting {job.runtime}")
             pipeline.submit(runtime)
@@ -84,10 +89,10 @@ def _follow(job: Job, pipeline: LocalPipeline, view: View) -> tuple[Progress | N
         rollout = progress(pipeline.aws, pipeline.machine("rollout"))
         view.show(resolve, rollout)
         if rollout is not None and rollout.status != _RUNNING:
-            pipeline.aws.quiet()
+            pipeline.aws.quiet(_QUIET_SECONDS)
             return resolve, rollout
         if rollout is None and resolve is not None and _leads_nowhere(resolve):
-            pipeline.aws.quiet()
+            pipeline.aws.quiet(_QUIET_SECONDS)
             return resolve, None
         if not asked and (message := _asked(pipeline)) is not None:
             asked = True
@@ -117,14 +122,27 @@ def _answer(job: Job, message: str, view: View) -> None:
         raise RuntimeError(f"The approver's message has no link or no short name:\n{message}")
     view.link(link[0])
     if job.options.approver is None:
-        view.say(f"Open it, type the short name [bold]{short_name[1]}[/bold], and approve.")
+        view.say(f"Open it, choose a reason, type the short name [bold]{short_name[1]}[/bold], approve.")
         return
     approve(link[0], short_name[1], job.reason)
     view.say(f"Approved by {job.options.approver} through the page's form.")
 
 
 def _verify_command(out: Path) -> str:
-    return (
-        f"python -m aicr_pipeline.verify {out / 'evidence.intoto.json'} "
-        f"--key {out / 'public-key.pem'} --plan {out / 'plan.json'}"
+    python, evidence, key, plan = (
+        _short(path)
+        for path in (
+            Path(sys.executable),
+            out / "evidence.intoto.json",
+            out / "public-key.pem",
+            out / "plan.json",
+        )
     )
+    program = "PYTHONPATH=layers/aicr_pipeline/python"
+    return f"{program} {python} -m aicr_pipeline.verify {evidence} --key {key} --plan {plan}"
+
+
+def _short(path: Path) -> str:
+    """As typed from where the person is, if it is below."""
+    absolute = path.absolute()
+    return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else path)

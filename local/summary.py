@@ -51,9 +51,14 @@ def summarize(
         "bytes": sum(chart["bytes"] for chart in mirrored),
     }
     if rollout is None:
-        reason = (resolve.error if resolve else None) or "Resolving"
-        message = (resolve.cause if resolve else None) or "The resolve did not lead to a rollout."
-        found = refused(reason, message, seconds)
+        announcement = ((resolve.output or {}).get("announcement") or {}) if resolve else {}
+        if "because" in announcement:
+            found = refused("Paused", f"The plan is not announced: {announcement['because']}.", seconds)
+            found["outcome"] = "Paused"
+        else:
+            reason = (resolve.error if resolve else None) or "Resolving"
+            message = (resolve.cause if resolve else None) or "The resolve did not lead to a rollout."
+            found = refused(reason, message, seconds)
         found["planDigest"] = ((resolve.output or {}).get("plan") or {}).get("digest") if resolve else None
         return found | {"execution": executions, "mirror": mirror}
     return _of_rollout(pipeline, rollout, out, seconds) | {"execution": executions, "mirror": mirror}

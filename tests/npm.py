@@ -46,6 +46,8 @@ def installed(package: str, version: str) -> Path:
         if done.returncode != 0:
             pytest.skip(f"{package} {version} cannot be fetched by npm: {done.stderr[-200:]}")
         work.rename(home)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{package} {version} cannot be fetched by npm in time")
     except OSError:
         if not folder.is_dir():  # another test process was first
             raise

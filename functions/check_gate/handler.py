@@ -12,4 +12,6 @@ from aicr_pipeline.step import step_handler
 @step_handler
 def handler(step: StepEvent) -> dict[str, Any]:
     """Whether this step may run now."""
-    return check_gate(step, wiring.config(), wiring.ledger(), wiring.argocd(), wiring.coordination(), now)
+    return check_gate(
+        step, wiring.config(), wiring.ledger(), wiring.argocd(), wiring.coordination(), wiring.bus(), now
+    )

@@ -11,4 +11,4 @@ from aicr_pipeline.step import step_handler
 @step_handler
 def handler(step: StepEvent) -> dict[str, Any]:
     """Say why the resolve stalled."""
-    return record_resolve(step, wiring.bus(), wiring.notifier())
+    return record_resolve(step, wiring.ledger(), wiring.bus(), wiring.notifier())

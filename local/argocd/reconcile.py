@@ -251,8 +251,19 @@ def stamp(moment: datetime) -> str:
 
 
 def _compared_to(application: Object) -> Object:
+    """What was compared, as a merge patch made from old to new, as Argo CD's: what is gone goes."""
     spec = application["spec"]
-    return {"source": spec.get("source"), "destination": spec.get("destination")}
+    new = {"source": spec.get("source"), "destination": spec.get("destination")}
+    old = ((application.get("status") or {}).get("sync") or {}).get("comparedTo")
+    return _patch_between(old, new)
+
+
+def _patch_between(old: object, new: Object) -> Object:
+    before = old if isinstance(old, dict) else {}
+    patch: Object = {key: None for key in before if key not in new}
+    for key, value in new.items():
+        patch[key] = _patch_between(before.get(key), value) if isinstance(value, dict) else value
+    return patch
 
 
 def _with_annotation_removed(application: Object, patch: Object) -> Object:

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from local.aws.identity import Identities
 from local.aws.model import EngineError
 from local.aws.patches import Patches
 
-Headers = Mapping[str, str]
+_ACCESS_KEY = re.compile(r"Credential=([^/]+)/")
+
+
+@dataclass(frozen=True)
+class S3Request:
+    """What conditions look at: the headers, and the ARN of the role that signed (a person: ``person``)."""
+
+    headers: Mapping[str, str]
+    principal: str = "person"
+
 
 #: Condition operator and key -> the value this request has, None for absent. Loopback stands for TLS.
-_VALUES: Mapping[tuple[str, str], Callable[[Headers], str | None]] = {
-    ("Bool", "aws:SecureTransport"): lambda headers: "true",
-    ("Null", "s3:if-none-match"): lambda headers: headers.get("If-None-Match"),
+_VALUES: Mapping[tuple[str, str], Callable[[S3Request], str | None]] = {
+    ("Bool", "aws:SecureTransport"): lambda request: "true",
+    ("Null", "s3:if-none-match"): lambda request: request.headers.get("If-None-Match"),
     # PutObject is what moto asks about; CopyObject and the parts of an upload come under the same name there.
-    ("Bool", "s3:ObjectCreationOperation"): lambda headers: "true",
+    ("Bool", "s3:ObjectCreationOperation"): lambda request: "true",
+    ("ArnNotEquals", "aws:PrincipalArn"): lambda request: request.principal,
 }
 
 
@@ -37,14 +50,14 @@ def check(policy: Mapping[str, Any]) -> None:
                     raise EngineError(message)
 
 
-def denies(policy: Mapping[str, Any], action: str, resource: str, headers: Headers) -> bool:
+def denies(policy: Mapping[str, Any], action: str, resource: str, request: S3Request) -> bool:
     """Whether a Deny statement of the policy covers this request."""
     return any(
         statement["Effect"] == "Deny"
         and _matches(statement["Action"], action)
-        and _matches(statement["Resource"], resource)
+        and _covers(statement, resource)
         and all(
-            _holds(operator, key, str(wanted).lower(), headers)
+            _holds(operator, key, wanted, request)
             for operator, keys in statement.get("Condition", {}).items()
             for key, wanted in keys.items()
         )
@@ -52,7 +65,7 @@ def denies(policy: Mapping[str, Any], action: str, resource: str, headers: Heade
     )
 
 
-def install(patches: Patches) -> None:
+def install(patches: Patches, identities: Identities) -> None:
     """Evaluate the stored policy of a bucket with the conditions of the request at hand."""
     from flask import has_request_context, request
     from moto.iam.access_control import PermissionResult
@@ -60,8 +73,11 @@ def install(patches: Patches) -> None:
     from moto.s3.models import FakeBucket
 
     def get_permission(bucket: Any, action: str, resource: str) -> Any:
-        headers: Headers = dict(request.headers) if has_request_context() else {}
-        if bucket.policy is None or not denies(json.loads(bucket.policy), action, resource, headers):
+        asked = S3Request(dict(request.headers)) if has_request_context() else S3Request({})
+        key = _ACCESS_KEY.search(asked.headers.get("Authorization", ""))
+        role = identities.identity_of(key[1]) if key else None
+        asked = replace(asked, principal=role or asked.principal)
+        if bucket.policy is None or not denies(json.loads(bucket.policy), action, resource, asked):
             return PermissionResult.NEUTRAL
         # DeleteObjects lists what it could not delete. Elsewhere moto would answer 403 without a code.
         if action == "s3:DeleteObject" and has_request_context() and request.method == "POST":
@@ -76,6 +92,15 @@ def _matches(patterns: str | list[str], value: str) -> bool:
     return any(fnmatch.fnmatchcase(value, pattern) for pattern in every)
 
 
-def _holds(operator: str, key: str, wanted: str, headers: Headers) -> bool:
-    found = _VALUES[operator, key](headers)
-    return str(found is None).lower() == wanted if operator == "Null" else found == wanted
+def _covers(statement: Mapping[str, Any], resource: str) -> bool:
+    if "NotResource" in statement:
+        return not _matches(statement["NotResource"], resource)
+    return _matches(statement["Resource"], resource)
+
+
+def _holds(operator: str, key: str, wanted: Any, request: S3Request) -> bool:
+    found = _VALUES[operator, key](request)
+    if operator == "ArnNotEquals":
+        return not _matches(wanted, str(found))
+    text = str(wanted).lower()
+    return str(found is None).lower() == text if operator == "Null" else found == text

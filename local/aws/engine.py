@@ -179,7 +179,7 @@ class LocalAws:
         self._on_stop.append(patches.undo)
         shims.install_account(patches, self.account)
         shims.install_kms_digest(patches)
-        bucket_policies.install(patches)
+        bucket_policies.install(patches, self._identities)
         shims.install_ecr_token(patches, self._identities, self._ecr_token)
         shims.install_caller_identity(patches, self._identities)
         shims.install_lambda(patches, self._lambdas)

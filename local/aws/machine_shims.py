@@ -2,6 +2,7 @@
 
 - StartExecution on a version or an alias; versions and aliases in Describe and List.
 - StopExecution and a machine's TimeoutSeconds end an execution that waits for a task token.
+- The context object's Execution has a RedriveCount, as on AWS (0: nothing here can be redriven).
 - SendTask*: the cause of a failure is kept, a settled or dead token says TaskTimedOut or TaskDoesNotExist.
 """
 
@@ -20,6 +21,16 @@ def install(patches: Patches) -> None:
     _install_versions(patches)
     _install_stop(patches)
     _install_tokens(patches)
+    _install_redrive_count(patches)
+
+
+def _install_redrive_count(patches: Patches) -> None:
+    from moto.stepfunctions.parser.backend import execution_worker
+
+    original: Any = vars(execution_worker)["ExecutionData"]
+    patches.replace(
+        execution_worker, "ExecutionData", lambda **fields: {**original(**fields), "RedriveCount": 0}
+    )
 
 
 def starting_qualifiers() -> tuple[str | None, str | None]:

@@ -1,6 +1,8 @@
 """The list of functions against their handlers: each gets the settings that it reads, and no other."""
 
 import ast
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from infra.functions import FUNCTIONS, FunctionSpec
 from infra.names import function_name, machine_name
 from infra.sources import FUNCTIONS_FOLDER, PROGRAM
+from tests.infra.templates import Stack
 
 WIRING = PROGRAM / "python" / "aicr_pipeline" / "wiring.py"
 #: Given to every function, and read by what they share.
@@ -84,3 +87,17 @@ def test_long_cluster_names_stay_apart_and_within_the_limits() -> None:
         assert one.endswith(f"-{function.name}")
     assert function_name("demo", "check_gate") == "aicr-pipeline-demo-check_gate"
     assert len(machine_name(first, "resolve")) <= 80
+
+
+@pytest.mark.parametrize(
+    ("which", "cluster"), [("demo", "demo"), ("private", "a-private-cluster-with-a-name-of-40-char")]
+)
+def test_metrics_of_each_cluster_are_apart_and_watched_where_they_are(
+    request: pytest.FixtureRequest, which: str, cluster: str
+) -> None:
+    stack: Stack = request.getfixturevalue(which)
+    for name, properties in stack.functions().items():
+        found = properties["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"]
+        assert found == f"AicrPipeline/{cluster}", name
+    alarms = json.dumps(stack.of_type("AWS::CloudWatch::Alarm"))
+    assert set(re.findall(r'"Namespace": "(AicrPipeline[^"]*)"', alarms)) == {f"AicrPipeline/{cluster}"}

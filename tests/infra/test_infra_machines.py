@@ -1,6 +1,8 @@
 """Both state machines, as the template holds them."""
 
+import importlib
 import json
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -8,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aicr_pipeline
 import pytest
+from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.config import load_cluster_config
 from aicr_pipeline.model.reasons import ROLLOUT_REASONS
 
@@ -169,6 +173,46 @@ def test_every_task_retries_transient_errors_only_and_is_bounded(machine: dict[s
     assert RETRY[0]["JitterStrategy"] == "FULL"
     assert RETRY[0]["MaxAttempts"] == 5
     assert not any(error.startswith("States.") for error in RETRY[0]["ErrorEquals"])
+
+
+def test_somebody_elses_operation_is_waited_for_half_an_hour() -> None:
+    (found,) = [retry for retry in RETRY if "OperationInFlightError" in retry["ErrorEquals"]]
+    assert (found["IntervalSeconds"], found["BackoffRate"], found["MaxAttempts"]) == (20, 1, 90)
+    assert found["ErrorEquals"] == ["OperationInFlightError"]
+
+
+def test_every_transient_error_is_retried_by_its_name() -> None:
+    """A subclass has a name of its own: one that no Retry has would stop the execution at once."""
+    for module in pkgutil.walk_packages(aicr_pipeline.__path__, "aicr_pipeline."):
+        if module.name.split(".")[1] in ("actions", "adapters", "decide", "errors"):
+            importlib.import_module(module.name)
+    known, todo = set(), [TransientError]
+    while todo:
+        error = todo.pop()
+        known.add(error.__name__)
+        todo += error.__subclasses__()
+    assert {"TransientError", "ObjectConflictError", "OperationInFlightError"} <= known
+    retried = [name for retry in RETRY for name in retry["ErrorEquals"]]
+    assert known <= set(retried)
+    assert len(retried) == len(set(retried)), "the first that matches counts"
+
+
+def test_every_task_is_told_of_redrives(machine: dict[str, Any]) -> None:
+    for name, state in states(machine).items():
+        if state["Type"] == "Task":
+            payload = state["Parameters"].get("Payload", state["Parameters"])
+            assert payload["redrives.$"] == "$$.Execution.RedriveCount", name
+
+
+def test_service_integrations_are_of_the_clusters_partition(demo: Stack, private: Stack) -> None:
+    for stack, partition in ((demo, "aws"), (private, "aws-us-gov")):
+        found = {
+            state["Resource"]
+            for name in ("resolve", "rollout")
+            for state in states(definition(stack, name)).values()
+            if state["Type"] == "Task" and ":states:::" in state["Resource"]
+        }
+        assert found == {f"arn:{partition}:states:::lambda:invoke.waitForTaskToken"}
 
 
 def test_only_the_map_catches_and_only_the_domains_reasons(demo: Stack) -> None:

@@ -26,6 +26,7 @@ ON_EVERYTHING = {
     "logs:DescribeLogGroups": "has no resource; state machines",
     "ec2:CreateNetworkInterface": "Lambda in a VPC; the interfaces are not known in advance",
     "ec2:DescribeNetworkInterfaces": "Lambda in a VPC",
+    "ec2:DescribeSubnets": "Lambda in a VPC",
     "ec2:DeleteNetworkInterface": "Lambda in a VPC",
     "ec2:AssignPrivateIpAddresses": "Lambda in a VPC",
     "ec2:UnassignPrivateIpAddresses": "Lambda in a VPC",
@@ -76,8 +77,9 @@ def test_everything_that_is_granted_everywhere_is_listed_with_its_reason(stack: 
 
 
 def test_only_the_sweeper_answers_task_tokens(stack: Stack) -> None:
-    for action in ("SendTaskSuccess", "SendTaskFailure", "SendTaskHeartbeat"):
+    for action in ("SendTaskSuccess", "SendTaskFailure"):
         assert granted(stack, f"states:{action}") == {"sweep_waiters"}
+    assert granted(stack, "states:SendTaskHeartbeat") == set()
     for resource in resources(stack, "sweep_waiters", "states:SendTaskSuccess"):
         assert re.search(r":stateMachine:aicr-pipeline-[-a-z0-9]+-(resolve|rollout)(:\*)?$", resource)
 
@@ -175,6 +177,56 @@ def test_items_are_bound_to_partitions_of_the_table(stack: Stack) -> None:
             assert set(as_list(keys)) <= {"WAITERS", "LEASE", "LOCK", "FACT"}, who
             # Without leading keys in the request the condition would hold: a scan must not be granted.
             assert not {"dynamodb:Scan", "dynamodb:BatchGetItem"} & set(as_list(statement["Action"]))
+
+
+def table_actions(stack: Stack, who: str) -> dict[str, set[str]]:
+    """Partition of the coordination table -> what the function may do there."""
+    found: dict[str, set[str]] = {}
+    for function, statement in stack.statements():
+        actions = [action for action in as_list(statement["Action"]) if action.startswith("dynamodb:")]
+        if function == who and actions:
+            keys = statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+            for key in as_list(keys):
+                found.setdefault(key, set()).update(action.removeprefix("dynamodb:") for action in actions)
+    return found
+
+
+PUT, GET = {"PutItem"}, {"GetItem"}
+WAITING = ("take_snapshot", "render_bundle", "request_approval", "wait_until_ready", "confirm_criteria",
+           "validate_deployment")  # fmt: skip
+ITEMS = {
+    **{function: {"WAITERS": PUT} for function in WAITING},
+    "announce_plan": {"FACT": PUT},
+    "refresh_credentials": {"FACT": PUT},
+    "assess_transition": {"FACT": GET},
+    "check_gate": {"FACT": GET, "LOCK": GET},
+    "record_outcome": {"LOCK": {"DeleteItem"}},
+    "start_rollout": {"FACT": GET, "LOCK": {"GetItem", "PutItem", "DeleteItem"}},
+    "sweep_waiters": {
+        "FACT": GET,
+        "WAITERS": {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"},
+        "LEASE": {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"},
+    },
+}
+
+
+@pytest.mark.parametrize("who", [function.name for function in FUNCTIONS])
+def test_each_function_has_its_part_of_the_table(demo: Stack, who: str) -> None:
+    assert table_actions(demo, who) == ITEMS.get(who, {})
+
+
+def test_a_function_in_a_vpc_may_look_at_its_subnets(private: Stack, demo: Stack) -> None:
+    facing = {function.name for function in FUNCTIONS if function.faces_kubernetes}
+    assert facing <= granted(private, "ec2:DescribeSubnets")
+    assert granted(private, "ec2:DescribeSubnets") == granted(private, "ec2:CreateNetworkInterface")
+
+
+def test_marks_that_people_were_told(stack: Stack) -> None:
+    for who, key in (("record_outcome", "rollouts/*/told.json"), ("record_resolve", "resolves/*/told.json")):
+        assert any(resource.endswith(f"/{key}") for resource in resources(stack, who, "s3:PutObject"))
+    assert any(
+        r.endswith("/resolves/*/told.json") for r in resources(stack, "record_resolve", "s3:GetObject")
+    )
 
 
 def test_events_are_our_own(stack: Stack) -> None:

@@ -196,7 +196,7 @@ def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
     assert found == {
         "A runtime was put into the inbox": created(inbox, "runtimes/cluster.yaml"),
         "A plan is ready, or a rollout ended and another may start": own("Plan Ready", "Rollout Ended"),
-        "Something new is waited for": own("Waiter Registered"),
+        "Something new is waited for": own("Waiter Registered", "Plan Ready"),
         "A decision was written": created(ledger, {"wildcard": "rollouts/*/decision.json"}),
         "A rollout is about to start": own("Credentials Wanted"),
         "An execution failed, timed out or was stopped": {

@@ -15,7 +15,7 @@ from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import DesiredState, Plan, PlannedChart, PlannedRelease, Recorded
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision
+from aicr_pipeline.model.rollout import ApprovalRequest, Decision
 from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
 
 IMAGE = "ghcr.io/nvidia/aicr@sha256:" + "a" * 64
@@ -168,6 +168,21 @@ def decision(**changes: Any) -> Decision:
         "expires_at": "2026-01-02T00:00:00.000Z",
     }
     return Decision(**(fields | changes))
+
+
+def request(**changes: Any) -> ApprovalRequest:
+    """What ``decision`` decides: alex or kim was to."""
+    fields: dict[str, Any] = {
+        "rollout": "demo-12345678-1",
+        "short_name": "demo-1",
+        "digest": sha("request"),
+        "deadline": "2026-01-02T00:00:00.000Z",
+        "asked": ("alex", "kim"),
+        "asked_at": "2026-01-01T00:00:00.000Z",
+        "min_approvals": 1,
+        "identity": "link",
+    }
+    return ApprovalRequest(**(fields | changes))
 
 
 class Refused:

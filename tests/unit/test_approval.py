@@ -19,7 +19,7 @@ from aicr_pipeline.decide.approval import (
 from aicr_pipeline.decide.assess import assess
 from aicr_pipeline.model.reasons import Reason
 
-from tests.unit.samples import decision, plan, refused, release, sha
+from tests.unit.samples import decision, plan, refused, release, request, sha
 
 KEY, OTHER = b"k" * 64, b"o" * 64
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -128,17 +128,42 @@ def test_a_nonces_time_cannot_be_moved() -> None:
 )
 def test_decisions_that_do_not_hold(changes: dict[str, Any], at: str, reason: Reason, said: str) -> None:
     with refused(reason, said):
-        check_decision(decision(**changes), sha("request"), datetime.fromisoformat(at))
+        check_decision(decision(**changes), request(), sha("request"), datetime.fromisoformat(at))
 
 
 def test_no_decision() -> None:
     with refused(Reason.RolloutFailed, "No approval is recorded"):
-        check_decision(None, sha("request"), NOW)
+        check_decision(None, request(), sha("request"), NOW)
 
 
 @pytest.mark.parametrize("at", ["2026-01-01T00:00:00Z", "2026-01-01T23:59:59.999Z"])
 def test_a_decision_that_holds(at: str) -> None:
-    check_decision(decision(), sha("request"), datetime.fromisoformat(at))
+    check_decision(decision(), request(), sha("request"), datetime.fromisoformat(at))
+
+
+@pytest.mark.parametrize(
+    ("asked", "by", "said"),
+    [
+        (None, ("alex",), "another request"),
+        ({"digest": sha("x")}, ("alex",), "another request"),
+        ({}, ("mallory",), "by mallory; 1 of alex, kim were to give it"),
+        ({}, ("alex", "mallory"), "by alex, mallory"),
+        ({"asked": ("kim",)}, ("alex",), "1 of kim"),
+        ({"min_approvals": 2}, ("alex",), "by alex; 2 of alex, kim"),
+        ({"min_approvals": 2}, ("alex", "alex"), "by alex; 2 of"),
+        ({"min_approvals": 3}, ("alex", "kim"), "by alex, kim; 3 of"),
+    ],
+)
+def test_approvals_by_others_than_were_asked_or_by_too_few(
+    asked: dict[str, Any] | None, by: tuple[str, ...], said: str
+) -> None:
+    with refused(Reason.RolloutFailed, said):
+        check_decision(decision(by=by), None if asked is None else request(**asked), sha("request"), NOW)
+
+
+def test_enough_people_of_those_who_were_asked() -> None:
+    check_decision(decision(by=("kim",)), request(), sha("request"), NOW)
+    check_decision(decision(by=("alex", "kim")), request(min_approvals=2), sha("request"), NOW)
 
 
 def test_deadlines() -> None:
@@ -150,16 +175,16 @@ def test_deadlines() -> None:
 
 def test_a_summary_is_three_lines_whatever_the_plan() -> None:
     many = [release(f"r{n}", "1.0.0") for n in range(9)]
-    lines = summary(assess(None, plan(*many), always_ask=True))
+    lines = summary(assess(None, plan(*many), always_ask=True, from_is_whole=True))
     assert lines == [
         "9 releases: 9 Install",
         "r0 1.0.0, r1 1.0.0, r2 1.0.0, r3 1.0.0 and 5 more",
         "asked because: first install, approvals.always",
     ]
     after = [release("r0", "1.1.0"), *many[1:]]
-    assert summary(assess(plan(*many), plan(*after), always_ask=False)) == [
+    assert summary(assess(plan(*many), plan(*after), always_ask=False, from_is_whole=True)) == [
         "9 releases: 1 Upgrade, 8 Unchanged",
         "r0 1.0.0 -> 1.1.0",
         "asked because: r0: unknown (no-record)",
     ]
-    assert len(summary(assess(plan(*many), plan(*many), always_ask=True))) == 2
+    assert len(summary(assess(plan(*many), plan(*many), always_ask=True, from_is_whole=True))) == 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.decide.assess import assess, changed_values, request_digest
-from aicr_pipeline.model.plan import PlannedRelease
+from aicr_pipeline.model.plan import Plan, PlannedRelease
 from aicr_pipeline.model.rollout import Action, Report, Verdict
 
 from tests.unit.samples import chart, plan, release, sha
@@ -13,7 +13,7 @@ BASE = release("app", "1.2.3")
 
 
 def report(before: PlannedRelease, after: PlannedRelease) -> Report:
-    return assess(plan(before), plan(after), always_ask=False)
+    return assess(plan(before), plan(after), always_ask=False, from_is_whole=True)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_one_release(after: PlannedRelease, action: str, verdict: str | None, wh
 
 
 def test_first_install() -> None:
-    found = assess(None, plan(release("a"), release("b")), always_ask=False)
+    found = assess(None, plan(release("a"), release("b")), always_ask=False, from_is_whole=True)
     assert [(s.index, s.release, s.action, s.verdict, s.from_version) for s in found.steps] == [
         (1, "a", Action.Install, None, None),
         (2, "b", Action.Install, None, None),
@@ -98,7 +98,12 @@ def test_first_install() -> None:
 
 
 def test_added_and_removed_releases_make_no_transition() -> None:
-    found = assess(plan(release("a"), release("gone")), plan(release("a"), release("new")), always_ask=False)
+    found = assess(
+        plan(release("a"), release("gone")),
+        plan(release("a"), release("new")),
+        always_ask=False,
+        from_is_whole=True,
+    )
     assert [(s.release, s.action, s.verdict) for s in found.steps] == [
         ("a", Action.Unchanged, None),
         ("new", Action.Install, None),
@@ -119,7 +124,7 @@ def test_added_and_removed_releases_make_no_transition() -> None:
 )
 def test_the_gate_of_a_changed_component_runs_again(after: tuple[PlannedRelease, ...], gate: str) -> None:
     before = plan(release("app"), release("app-readiness", kind="wrapper"), release("other"))
-    assert assess(before, plan(*after), always_ask=False).steps[-1].action == gate
+    assert assess(before, plan(*after), always_ask=False, from_is_whole=True).steps[-1].action == gate
 
 
 @pytest.mark.parametrize(
@@ -135,16 +140,41 @@ def test_the_gate_of_a_changed_component_runs_again(after: tuple[PlannedRelease,
     ],
 )
 def test_who_is_asked_and_why(changes: dict[str, Any], always: bool, because: tuple[str, ...]) -> None:
-    found = assess(plan(), plan(**changes), always_ask=always)
+    found = assess(plan(), plan(**changes), always_ask=always, from_is_whole=True)
     assert found.approval_because == because
     assert found.approval_needed == bool(because)
 
 
+def test_after_a_rollout_that_ended_half_way_nothing_is_known_to_be_unchanged() -> None:
+    before, after = plan(release("a"), release("b")), plan(release("a"), release("b", "2.0.0"), release("c"))
+    known = assess(before, after, always_ask=False, from_is_whole=True)
+    assert [step.action for step in known.steps] == ["Unchanged", "Upgrade", "Install"]
+    found = assess(before, after, always_ask=False, from_is_whole=False)
+    assert [(step.action, step.verdict, step.verdict_reason) for step in found.steps] == [
+        ("Reconfigure", "unknown", "undefined-origin"),
+        *((step.action, step.verdict, step.verdict_reason) for step in known.steps[1:]),
+    ]
+    assert found.approval_needed
+    assert found.approval_because[0] == (
+        "an earlier rollout ended half-way, so the cluster may be between two plans"
+    )
+    assert request_digest(found, "t") != request_digest(known, "t")
+
+
+@pytest.mark.parametrize("before", [None, plan()], ids=["first install", "the same plan"])
+def test_half_way_is_always_asked(before: Plan | None) -> None:
+    found = assess(before, plan(), always_ask=False, from_is_whole=False)
+    assert found.approval_needed
+    assert found.approval_because[0].startswith("an earlier rollout ended half-way")
+    assert {step.action for step in found.steps} == {"Install" if before is None else "Reconfigure"}
+    assert assess(before, plan(), always_ask=False, from_is_whole=True).approval_needed is (before is None)
+
+
 def test_order_is_the_plans_and_the_report_comparable() -> None:
     one, two = plan(release("b"), release("a")), plan(release("b", "2.0.0"), release("a"))
-    found = assess(one, two, always_ask=True)
+    found = assess(one, two, always_ask=True, from_is_whole=True)
     assert [step.release for step in found.steps] == ["b", "a"]
-    assert assess(one, two, always_ask=True) == found
+    assert assess(one, two, always_ask=True, from_is_whole=True) == found
     assert Report.model_validate_json(found.model_dump_json(by_alias=True)) == found
     assert found.validation == "Required"
 
@@ -177,7 +207,7 @@ def test_the_report_names_at_most_fifty_values() -> None:
 
 
 def test_an_approval_binds_plans_report_and_deadline() -> None:
-    first = assess(plan(), plan(**{"recipe": "b"}), always_ask=True)
+    first = assess(plan(), plan(**{"recipe": "b"}), always_ask=True, from_is_whole=True)
     digests = {
         request_digest(first, "2026-01-01T00:00:00.000Z"),
         request_digest(first, "2026-01-01T00:00:00.001Z"),

@@ -175,7 +175,7 @@ def test_order_is_that_of_bundle_info_never_sorted() -> None:
         ([{"name": "app", "path": "001-app"}], "folder 002-base is not among layout.releases"),
         ([*INFO["layout"]["releases"], {"name": "x", "path": "003-x"}], "its folder 003-x is missing"),
         ([*INFO["layout"]["releases"], {"name": "x", "path": "../001-app"}], "../001-app is missing"),
-        ([*INFO["layout"]["releases"], {"name": "app", "path": "001-app"}], "release app stands twice"),
+        ([*INFO["layout"]["releases"], {"name": "x", "path": "001-app"}], "001-app belongs to two releases"),
         ([{"name": "a" * 54, "path": "001-app"}], "no release name of at most 53"),
         ([{"name": "../x", "path": "001-app"}], "no release name of at most 53"),
         ([{"name": "app\n", "path": "001-app"}], "no release name of at most 53"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,6 @@ from aicr_pipeline.model.evidence import (
     Statement,
 )
 from aicr_pipeline.model.rollout import Rollout
-from aicr_pipeline.verify import main
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
@@ -61,6 +59,10 @@ BOUND = Bound(
     local_engine=False,
     bound_at="2026-01-01T10:00:00.000Z",
 )
+
+
+DISABLED = BoundValidation(mode="Disabled")
+UNVALIDATED = plan(*PLAN.desired_state.releases, **{"validation": "Disabled"})
 
 
 def seal(text: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
@@ -101,7 +103,11 @@ def test_what_is_bound() -> None:
         {"name": "plan", "digest": {"sha256": PLAN.desired_state_digest[7:]}},
     ]
     predicate = found["predicate"]
-    assert predicate["plan"] == {"digest": PLAN.desired_state_digest, "recipe": PLAN.desired_state.recipe}
+    assert predicate["plan"] == {
+        "digest": PLAN.desired_state_digest,
+        "recipe": PLAN.desired_state.recipe,
+        "resolvedBy": PLAN.recorded.run,
+    }
     assert predicate["approval"]["by"] == ["alex"]
     assert predicate["snapshotDigest"] == PLAN.recorded.snapshot_digest
     assert predicate["postInstallSnapshotDigest"] == sha("post")
@@ -117,7 +123,7 @@ def test_what_is_bound() -> None:
         ({"local_engine": True}, "local engine"),
         ({"config": config(development=True)}, "development: true"),
         ({"config": config(**{"aicr.developmentVersions": ["1.1.2"]})}, "v1.1.2 is a development version"),
-        ({"validation": BoundValidation(mode="Disabled"), "aicr_evidence": None}, "Disabled"),
+        ({"validation": DISABLED, "aicr_evidence": None, "plan": UNVALIDATED}, "Disabled"),
     ],
 )
 def test_what_never_qualifies(change: dict[str, Any], why: str) -> None:
@@ -126,16 +132,20 @@ def test_what_never_qualifies(change: dict[str, Any], why: str) -> None:
     predicate = json.loads(statement(bound))["predicate"]
     assert predicate["qualifying"] is False
     assert [why in reason for reason in predicate["notQualifyingBecause"]] == [True]
-    verdict = look(seal(statement(bound)))
+    text = json.dumps(bound.plan.wire()).encode()
+    verdict = look(seal(statement(bound)), text=text)
     assert verdict.code == VALID, "valid as a record"
-    assert look(seal(statement(bound)), require_qualifying=True).code == NOT_ENOUGH
+    assert look(seal(statement(bound)), text=text, require_qualifying=True).code == NOT_ENOUGH
 
 
 def test_without_approval_or_aicr_evidence() -> None:
-    predicate = json.loads(statement(replace(BOUND, decision=None, aicr_evidence=None)))["predicate"]
+    bound = replace(BOUND, decision=None, aicr_evidence=None, validation=DISABLED, plan=UNVALIDATED)
+    predicate = json.loads(statement(bound))["predicate"]
     assert "approval" not in predicate
     assert "aicrEvidence" not in predicate
-    assert look(seal(statement(replace(BOUND, decision=None, aicr_evidence=None)))).code == VALID
+    assert look(seal(statement(bound)), text=json.dumps(UNVALIDATED.wire()).encode()).code == VALID
+    verdict = look(seal(statement(replace(BOUND, aicr_evidence=None))))
+    assert (verdict.code, failed(verdict)) == (INVALID, "subjects"), "validation leaves evidence"
 
 
 # Verifying
@@ -305,11 +315,49 @@ def changed(path: str, value: Any) -> bytes:
         ("predicate.releases", [], "statement"),
         ("predicate.outcome", "Perfect", "statement"),
         ("predicate.qualifying", "yes", "statement"),
+        ("predicate.qualifying", False, "subjects"),
+        ("predicate.notQualifyingBecause", ["it ran in the local engine"], "subjects"),
+        ("predicate.approval.decision", "Rejected", "subjects"),
+        ("predicate.approval.by", [], "subjects"),
+        ("predicate.validation", {"mode": "Disabled"}, "subjects"),
+        ("predicate.validation.failed", 1, "subjects"),
+        ("predicate.validation.other", 1, "subjects"),
+        ("predicate.validation.passed", 0, "subjects"),
+        ("predicate.validation.tests", 3, "subjects"),
+        ("predicate.validation.reportDigest", None, "subjects"),
+        ("predicate.aicrEvidence", None, "subjects"),
+        ("predicate.aicrVersion", "v9.9.9", "plan"),
+        ("predicate.validatorImages", ["other@" + sha("other")], "plan"),
+        ("predicate.plan.recipe", "another", "plan"),
+        ("predicate.plan.resolvedBy", None, "statement"),
+        ("predicate.releases.0.namespace", "elsewhere", "plan"),
+        ("predicate.releases.0.chart", "another", "plan"),
+        ("predicate.releases.0.version", "9.9.9", "plan"),
     ],
 )
 def test_a_signed_statement_that_contradicts_itself(path: str, value: Any, check: str) -> None:
     verdict = look(changed(path, value))
     assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+def test_a_statement_without_validation_for_a_plan_that_requires_it() -> None:
+    bound = replace(BOUND, validation=DISABLED, aicr_evidence=None)
+    verdict = look(seal(statement(bound)))
+    assert (verdict.code, failed(verdict)) == (INVALID, "plan")
+    assert "validation mode" in next(check.detail for check in verdict.checks if check.ok is False)
+
+
+def test_releases_in_another_order_than_the_plans() -> None:
+    document = json.loads(TEXT)
+    document["predicate"]["releases"].reverse()
+    verdict = look(seal(json.dumps(document).encode()))
+    assert (verdict.code, failed(verdict)) == (INVALID, "plan")
+
+
+def test_validator_images_are_the_plans() -> None:
+    made = plan(**{"validatorImages": ["v@" + sha("v")]})
+    text = json.dumps(made.wire()).encode()
+    assert look(seal(statement(replace(BOUND, plan=made))), text=text).code == VALID
 
 
 def test_fields_not_known_are_ignored() -> None:
@@ -327,52 +375,3 @@ def test_one_good_signature_among_others() -> None:
 def test_another_plan() -> None:
     other = json.dumps(plan(release("other")).wire()).encode()
     assert failed(look(text=other)) == "plan"
-
-
-# The command
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for name, data in {"e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x"}.items():
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "dev").write_bytes(seal(statement(replace(BOUND, local_engine=True))))
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["e", "--key", "k", "--plan", "p"], 0, "VALID"),
-        (["e", "--key", "k", "--plan", "p", "--require-qualifying"], 0, "VALID"),
-        (["dev", "--key", "k", "--plan", "p"], 0, "never qualifies a profile: it ran in the local engine"),
-        (["dev", "--key", "k", "--plan", "p", "--require-qualifying"], 1, "VALID, BUT NOT ENOUGH"),
-        (["bad", "--key", "k", "--plan", "p"], 2, "INVALID"),
-        (["e", "--key", "bad", "--plan", "p"], 2, "FAIL key"),
-        (["e", "--key", "k", "--plan", "bad"], 2, "FAIL plan"),
-        (["e", "--key", "k"], 3, "?    plan"),
-        (["none", "--key", "k"], 3, "no such file: none"),
-        (["e", "--key", "none", "--plan", "gone"], 3, "no such file: none, gone"),
-        (["e", "--key", "k", "--plan", "p", "--json"], 0, '"code": 0'),
-    ],
-)
-def test_exit_codes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    arguments: list[str], code: int, said: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(folder)
-    assert main(arguments) == code
-    printed = capsys.readouterr()
-    assert said in printed.out + printed.err
-
-
-def test_a_crash_is_not_exit_status_1(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def crash(*_: object, **__: object) -> Verdict:
-        raise AttributeError("never seen before")
-
-    monkeypatch.setattr("aicr_pipeline.verify.verify", crash)
-    monkeypatch.chdir(folder)
-    assert main(["e", "--key", "k", "--plan", "p"]) == INVALID
-    assert "cannot be judged (AttributeError)" in capsys.readouterr().err

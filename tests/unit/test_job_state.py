@@ -1,10 +1,16 @@
 """What a Job and its pods say, as a table."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from aicr_pipeline.decide.job_state import has_failed, job_state
+from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.job_state import STUCK_AFTER, has_failed, job_state
 from aicr_pipeline.model.reasons import Reason
+
+CREATED = "2026-01-01T12:00:00Z"
+#: A pod of then has had its time to start.
+NOW = parse_time(CREATED) + STUCK_AFTER
 
 
 def job(*conditions: tuple[str, ...], status: str = "True") -> dict[str, Any]:
@@ -17,7 +23,7 @@ def job(*conditions: tuple[str, ...], status: str = "True") -> dict[str, Any]:
 
 def pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
     status = {"initContainerStatuses": list(init), "containerStatuses": list(containers)}
-    return {"metadata": {"name": "run-render-1-x"}, "status": status}
+    return {"metadata": {"name": "run-render-1-x", "creationTimestamp": CREATED}, "status": status}
 
 
 def ended(code: int, name: str = "bundle") -> dict[str, Any]:
@@ -46,7 +52,7 @@ FAILED = job(("Failed", "BackoffLimitExceeded", "Job has reached the specified b
     ],
 )
 def test_the_exit_code_decides(code: int, reason: Reason) -> None:
-    found = job_state(FAILED, [pod(ended(code))])
+    found = job_state(FAILED, [pod(ended(code))], NOW)
     assert (found.state, found.reason, found.exit_code) == ("failed", reason, code)
     assert (found.pod, found.container) == ("run-render-1-x", "bundle")
     assert f"bundle ended with exit code {code}" in found.message
@@ -127,9 +133,30 @@ def test_the_exit_code_decides(code: int, reason: Reason) -> None:
     ],
 )
 def test_states(given: Any, pods: list[Any], state: str, reason: str | None, said: str) -> None:
-    found = job_state(given, pods)
+    found = job_state(given, pods, NOW)
     assert (found.state, found.reason) == (state, reason)
     assert said in found.message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"),
+    [(0, "running"), (60, "running"), (299, "running"), (300, "failed"), (900, "failed")],
+)
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError", "InvalidImageName"])
+def test_a_container_has_five_minutes_to_start(seconds: int, state: str, reason: str) -> None:
+    now = parse_time(CREATED) + timedelta(seconds=seconds)
+    assert job_state(job(), [pod(stuck(reason))], now).state == state
+
+
+def test_the_clock_of_each_pod_is_its_own() -> None:
+    """A replacement pod that is new gets its time; one without a creation time is not judged."""
+    late = {
+        **pod(stuck("ImagePullBackOff")),
+        "metadata": {"name": "x", "creationTimestamp": "2026-01-01T12:04:00Z"},
+    }
+    unborn = {**pod(stuck("ImagePullBackOff")), "metadata": {"name": "x"}}
+    assert job_state(job(), [late, unborn], NOW).state == "running"
+    assert job_state(job(), [late, pod(stuck("ImagePullBackOff"))], NOW).state == "failed"
 
 
 def test_has_failed() -> None:

@@ -16,6 +16,7 @@ from aicr_pipeline.model.rollout import (
     rollout_key,
 )
 from aicr_pipeline.model.step import StepEvent
+from pydantic import ValidationError
 
 from tests.unit.samples import decision, plan, refused, sha
 
@@ -26,8 +27,8 @@ ROLLOUT = Rollout(
 RECORDS: list[Document] = [
     ROLLOUT,
     ROLLOUT.model_copy(update={"from_plan": sha("q"), "submitter": "alex"}),
-    assess(None, plan(), always_ask=True),
-    assess(plan(), plan(**{"releases.0.namespace": "other"}), always_ask=False),
+    assess(None, plan(), always_ask=True, from_is_whole=True),
+    assess(plan(), plan(**{"releases.0.namespace": "other"}), always_ask=False, from_is_whole=True),
     decision(),
     ApprovalRequest(
         rollout="r", short_name="s", digest=sha("d"), deadline="t", asked=("alex",), asked_at="t",
@@ -101,20 +102,31 @@ def test_a_step_hides_its_token_and_names_its_waiter() -> None:
     step = StepEvent.model_validate(EVENT)
     assert "secret" not in f"{step} {step!r}"
     assert step.waiter_id == "demo-1/wait_until_ready/gpu-operator"
-    assert step.order == "2026-01-01T00:00:00.000Z#0002"
+    assert step.order == "0000#2026-01-01T00:00:00.000Z#0002"
     alone = StepEvent.model_validate({**EVENT, "item": None, "token": None})
     assert alone.waiter_id == "demo-1/wait_until_ready"
 
 
 def test_newer_tokens_sort_after_older_ones() -> None:
     made = [
-        StepEvent.model_validate({**EVENT, "enteredAt": at, "retries": retries}).order
-        for at, retries in (
-            ("2026-01-01T00:00:00.000Z", 0),
-            ("2026-01-01T00:00:00.000Z", 1),
-            ("2026-01-01T00:00:00.000Z", 10),
-            ("2026-01-01T00:00:00.001Z", 0),
-            ("2026-01-02T00:00:00.000Z", 0),
+        StepEvent.model_validate({**EVENT, "enteredAt": at, "retries": retries, "redrives": redrives}).order
+        for redrives, at, retries in (
+            (0, "2026-01-01T00:00:00.000Z", 0),
+            (0, "2026-01-01T00:00:00.000Z", 1),
+            (0, "2026-01-01T00:00:00.000Z", 10),
+            (0, "2026-01-01T00:00:00.001Z", 0),
+            (0, "2026-01-02T00:00:00.000Z", 0),
+            (1, "2026-01-01T00:00:00.000Z", 0),
+            (2, "2026-01-01T00:00:00.000Z", 0),
+            (10, "2026-01-01T00:00:00.000Z", 0),
         )
     ]
     assert made == sorted(made)
+    assert len(set(made)) == len(made)
+
+
+def test_an_event_that_is_not_understood_is_not_repeated() -> None:
+    with pytest.raises(ValidationError) as caught:
+        StepEvent.model_validate({**EVENT, "retries": "very secret", "input": "very secret"})
+    assert "retries" in str(caught.value)
+    assert "secret" not in str(caught.value)

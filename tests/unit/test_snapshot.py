@@ -43,11 +43,10 @@ def read(**fingerprint: Any) -> Snapshot:
 @pytest.mark.parametrize("name", ["pre", "post"])
 def test_captured(captured: Path, name: str) -> None:
     found = read_snapshot((captured / H100 / f"snapshot-{name}-install.yaml").read_bytes())
-    assert (found.service, found.accelerator, found.os, found.os_version) == (
+    assert (found.service, found.accelerator, found.os) == (
         "eks",
         "h100",
         "ubuntu",
-        "24.04",
     )
     assert found.kubernetes_version.startswith("1.34.2")
     assert found.node_count == 4

@@ -149,22 +149,49 @@ class Place:
         self.ledger.put_once(plan_key(made.desired_state_digest), json.dumps(made.wire()).encode())
         return made
 
-    def put_rollout(self, made: Plan, name: str = ROLLOUT, **changes: Any) -> Report:
-        """A rollout to a plan, assessed."""
-        self.put_plan(made)
+    def start_rollout(self, made: Plan, before: Plan | None = None, **changes: Any) -> Rollout:
+        """A rollout to a plan, as it is before its assessment."""
+        for plan_ in (made, before):
+            if plan_ is not None:
+                self.put_plan(plan_)
         rollout = Rollout(
-            name=name, cluster="demo", to_plan=made.desired_state_digest, number=1,
-            created_at=rfc3339(self.now), deadline=DEADLINE, runtime_version="v1",
+            name=ROLLOUT, cluster="demo", to_plan=made.desired_state_digest, number=1,
+            from_plan=before.desired_state_digest if before else None,
+            created_at=rfc3339(self.now), deadline=DEADLINE, runtime_version="v1", **changes,
         )  # fmt: skip
-        report = assess(None, made, always_ask=changes.pop("always_ask", True))
-        self.put_json(rollout_key(name, "rollout"), rollout.wire())
-        self.put_json(rollout_key(name, "report"), report.wire())
+        self.put_json(rollout_key(ROLLOUT, "rollout"), rollout.wire())
+        return rollout
+
+    def put_rollout(self, made: Plan, before: Plan | None = None) -> Report:
+        """A rollout to a plan, assessed."""
+        self.start_rollout(made, before)
+        report = assess(before, made, always_ask=True, from_is_whole=True)
+        self.put_json(rollout_key(ROLLOUT, "report"), report.wire())
         return report
+
+    def end_rollout(self, name: str = ROLLOUT) -> None:
+        """A newer wish takes the rollout's place."""
+        over = {"outcome": "Superseded", "reason": "RolloutSuperseded", "message": "a newer plan"}
+        self.put_json(
+            rollout_key(name, "outcome"), {"rollout": name, "finishedAt": rfc3339(self.now), **over}
+        )
 
     def put_json(self, key: str, value: Any) -> None:
         assert self.ledger.put_once(key, json.dumps(value).encode())
 
-    def approve(self, report: Report, **changes: Any) -> None:
+    def approve(self, report: Report, asked: dict[str, Any] | None = None, **changes: Any) -> None:
+        """What was asked (``asked`` changes it), and the decision."""
+        request = {
+            "rollout": ROLLOUT,
+            "shortName": "s",
+            "digest": request_digest(report, DEADLINE),
+            "deadline": DEADLINE,
+            "asked": ["alex", "kim"],
+            "askedAt": rfc3339(self.now),
+            "minApprovals": 1,
+            "identity": "link",
+        }
+        self.put_json(rollout_key(ROLLOUT, "request"), request | (asked or {}))
         self.put_json(
             rollout_key(ROLLOUT, "decision"),
             {

@@ -17,13 +17,14 @@ from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS, JOBS
 from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import IMAGE, refused, runtime
+from tests.unit.samples import IMAGE, config, refused, runtime
 
 TO = {"toPlan": PLAN.desired_state_digest}
 
 
 def assessed(place: Place, **changes: Any) -> dict[str, Any]:
-    made = step("Assess transition", input={**TO, "fromPlan": None}, token=None, **changes)
+    given = {**TO, "fromPlan": None, **changes.pop("input", {})}
+    made = step("Assess transition", input=given, token=None, **changes)
     return assess_transition(
         made, place.config, place.ledger, place.argocd, place.coordination, place.bus, place.clock
     )
@@ -36,7 +37,7 @@ def fresh(place: Place, hours: float = 12) -> None:
 
 
 def test_an_assessment_twice_is_one_report(place: Place) -> None:
-    place.put_plan(PLAN)
+    place.start_rollout(PLAN)
     fresh(place)
     first = assessed(place)
     assert first["approvalNeeded"] is True
@@ -46,11 +47,29 @@ def test_an_assessment_twice_is_one_report(place: Place) -> None:
     ]
     assert len(json.dumps(first)) < 8192
     assert assessed(place) == first
-    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, "report")]
+    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, "report"), rollout_key(ROLLOUT, "rollout")]
+
+
+def test_an_assessment_knows_whether_the_last_plan_is_whole(place: Place) -> None:
+    place.start_rollout(PLAN, before=PLAN, from_is_whole=False)
+    fresh(place)
+    place.config = config(**{"approvals.always": False})
+    found = assessed(place, input={"fromPlan": PLAN.desired_state_digest})
+    assert found["approvalNeeded"] is True
+    assert {made["action"] for made in found["steps"]} == {"Reconfigure"}
+
+
+def test_a_rollout_that_is_over_is_not_assessed(place: Place) -> None:
+    place.start_rollout(PLAN)
+    fresh(place)
+    place.end_rollout()
+    with refused(Reason.RolloutSuperseded, "is over: a newer plan"):
+        assessed(place)
+    assert place.ledger.get(rollout_key(ROLLOUT, "report")) is None
 
 
 def test_credentials_are_asked_for_and_then_waited_for(place: Place) -> None:
-    place.put_plan(PLAN)
+    place.start_rollout(PLAN)
     with refused(Reason.RegistryCredentialsUnavailable) as caught:
         assessed(place)
     assert caught.info.value.retry
@@ -122,6 +141,23 @@ def test_a_message_that_failed_leaves_the_wait(place: Place) -> None:
     ask(place, retries=1)
     assert len(place.topics.sent) == 2
     assert place.coordination.waiters()[0].deadline == DEADLINE
+
+
+def test_an_approver_who_left_is_not_asked_and_the_others_are(place: Place) -> None:
+    place.put_rollout(PLAN)
+    ask(place)
+    place.topics.sent.clear()
+    place.notifier.topics = {"kim": "topic-kim"}
+    ask(place, retries=1)
+    assert [message["TopicArn"] for message in place.topics.sent] == ["topic-kim"]
+
+
+def test_nobody_left_to_ask(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.notifier.topics = {"somebody-new": "topic-new"}
+    with refused(Reason.InvalidConfiguration, "Nobody of alex, kim"):
+        ask(place)
+    assert place.topics.sent == []
 
 
 # Jobs

@@ -16,13 +16,15 @@ from aicr_pipeline.actions.validate_deployment import validate_deployment
 from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.clock import after
 from aicr_pipeline.decide.verify import VALID, verify
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 
 from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS
 from local.registry import LocalRegistry, TokenIssuer
-from tests.functional.actions.support import PLAN, ROLLOUT, Place, step
+from tests.functional.actions.support import BEGAN, PLAN, ROLLOUT, Place, step
 from tests.unit.samples import config, plan, refused
 from tests.unit.test_dsse import DER, sign
 
@@ -217,3 +219,76 @@ def test_no_evidence_without_its_records(place: Place, registry: Destination, mi
         bind(place, registry, key)
     assert key.signed == 0
     assert place.ledger_keys("evidence/") == []
+
+
+def test_an_approval_that_expired_after_the_last_step_still_counts(
+    place: Place, registry: Destination
+) -> None:
+    place.approve(place.put_rollout(DISABLED), expiresAt=after(BEGAN, 60))
+    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
+    place.later(3600)
+    found = bind(place, registry, Key())
+    sealed = json.loads(place.ledger.get(found["key"]) or b"")
+    predicate = json.loads(base64.b64decode(sealed["payload"]))["predicate"]
+    assert predicate["approval"]["by"] == ["alex"]
+    assert predicate["plan"]["resolvedBy"] == DISABLED.recorded.run
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"by": ["mallory"]}, {"at": after(BEGAN, 7200), "expiresAt": after(BEGAN, 3600)}],
+    ids=["not asked", "expired when it was given"],
+)
+def test_an_approval_that_never_held_is_not_bound(
+    place: Place, registry: Destination, changes: dict[str, Any]
+) -> None:
+    place.approve(place.put_rollout(DISABLED), **changes)
+    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
+    with pytest.raises(PipelineError) as caught:
+        bind(place, registry, Key())
+    assert caught.value.reason in (Reason.RolloutFailed, Reason.RolloutExpired)
+    assert place.ledger_keys("evidence/") == []
+
+
+def test_evidence_that_is_gone_is_not_pushed_as_nothing(done: Place, registry: Destination) -> None:
+    found = bind(done, registry, Key())
+    done.s3.delete_object(Bucket="ledger", Key=found["key"])
+    with refused(Reason.RolloutFailed, f"The evidence {found['key']} is gone"):
+        bind(done, registry, Key(), retries=1)
+
+
+@pytest.mark.parametrize("named", ["another-rollout-1", f"{ROLLOUT}-10", f"{ROLLOUT}-0", f"{ROLLOUT}-1/../x"])
+def test_only_evidence_of_this_rollouts_attempts_is_bound(
+    place: Place, registry: Destination, named: str
+) -> None:
+    place.approve(place.put_rollout(PLAN))
+    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
+    tests = [{"name": "check", "status": "passed"}]
+    report = json.dumps({"reportFormat": "CTRF", "results": {"tests": tests}}).encode()
+    place.ledger.put_once(f"rollouts/{ROLLOUT}/validation.json", report)
+    given = {"toPlan": PLAN.desired_state_digest, "validation": {"repository": named}}
+    made = step("Bind evidence", input=given, token=None)
+    with refused(Reason.RolloutFailed, f"evidence/{named} is of no attempt"):
+        bind_evidence(made, place.config, place.ledger, registry, Key(), place.clock, False)  # type: ignore[arg-type]
+
+
+# A rollout that is over
+
+
+@pytest.mark.parametrize("act", [validate, confirm])
+def test_no_job_of_a_rollout_that_is_over(ready: Place, act: Callable[..., Any]) -> None:
+    ready.end_rollout()
+    with refused(Reason.RolloutSuperseded, "is over: a newer plan"):
+        act(ready)
+    assert ready.coordination.waiters() == []
+    assert not ready.store.list(JOBS, namespace="aicr-system") + ready.store.list(
+        JOBS, namespace="aicr-validation"
+    )
+
+
+def test_no_evidence_of_a_rollout_that_is_over(done: Place, registry: Destination) -> None:
+    done.end_rollout()
+    key = Key()
+    with refused(Reason.RolloutSuperseded, "is over: a newer plan"):
+        bind(done, registry, key)
+    assert key.signed == 0

@@ -13,8 +13,9 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
+from botocore.exceptions import ClientError
 
-from tests.functional.actions.support import PLAN, ROLLOUT, Place, step
+from tests.functional.actions.support import PLAN, ROLLOUT, Place, aws_error, step
 from tests.unit.samples import chart, refused, sha
 
 SUCCEEDED = {"assessment": {"validation": "Required"}, "steps": [], "evidence": {"key": "evidence/demo/x"}}
@@ -66,6 +67,21 @@ def test_an_outcome_whose_event_was_not_taken(place: Place) -> None:
     assert place.events.details("Rollout Ended") == [
         {"cluster": "demo", "rollout": ROLLOUT, **TO, "outcome": "Succeeded", "reason": "RolledOut"}
     ]
+
+
+def test_an_outcome_that_died_before_its_mark_is_told_again(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.topics.error = aws_error("InternalError")
+    with pytest.raises(ClientError):
+        record(place, SUCCEEDED)
+    assert written(place)["outcome"] == "Succeeded"
+    assert place.ledger.get(f"rollouts/{ROLLOUT}/told.json") is None
+    place.topics.error = None
+    record(place, SUCCEEDED)
+    assert len(place.topics.sent) == 2
+    assert place.ledger.get(f"rollouts/{ROLLOUT}/told.json") is not None
+    record(place, SUCCEEDED)
+    assert len(place.topics.sent) == 2
 
 
 def test_another_rollouts_lock_is_left_alone(place: Place) -> None:
@@ -175,24 +191,45 @@ def test_an_end_that_the_domain_decided_is_no_stall(place: Place) -> None:
     assert place.ledger_keys(f"rollouts/{ROLLOUT}/stalls/") == []
 
 
+@pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize(
-    ("error", "status", "is_stall"),
+    ("error", "status"),
     [
-        ("BundleInvalid", "FAILED", False),
-        ("States.TaskFailed", "FAILED", True),
-        ("TransientError", "FAILED", True),
-        (None, "FAILED", True),
-        (None, "TIMED_OUT", True),
-        (None, "ABORTED", True),
+        ("BundleInvalid", "FAILED"),
+        ("States.TaskFailed", "FAILED"),
+        (None, "FAILED"),
+        (None, "TIMED_OUT"),
+        (None, "ABORTED"),
     ],
 )
 @pytest.mark.parametrize("cluster", ["demo", "rollout", "my-rollout-cluster"])
-def test_resolves_whatever_the_cluster_is_called(
-    place: Place, error: str | None, status: str, is_stall: bool, cluster: str
+def test_a_resolve_that_told_nobody_stalled_whatever_its_error_and_cluster_are_called(
+    place: Place, error: str | None, status: str, told: bool, cluster: str
 ) -> None:
-    assert stall(place, stalled("resolve", status, error=error, cluster=cluster)) is is_stall
-    assert len(place.ledger_keys(f"resolves/{ROLLOUT}/stalls/")) == int(is_stall)
+    if told:
+        place.put_json(f"resolves/{ROLLOUT}/told.json", {})
+    assert stall(place, stalled("resolve", status, error=error, cluster=cluster)) is not told
+    assert len(place.ledger_keys(f"resolves/{ROLLOUT}/stalls/")) == int(not told)
     assert place.ledger_keys("rollouts/") == []
+
+
+def test_a_rollout_that_has_its_outcome_but_told_nobody_stalled(place: Place) -> None:
+    place.put_rollout(PLAN)
+    place.end_rollout()
+    assert stall(place, stalled())
+    place.put_json(f"rollouts/{ROLLOUT}/told.json", {})
+    assert not stall(place, {**stalled(), "time": "2026-01-01T13:00:00Z"})
+
+
+def test_a_stall_that_died_before_its_record_is_told_again(place: Place) -> None:
+    place.topics.error = aws_error("InternalError")
+    with pytest.raises(ClientError):
+        stall(place, stalled())
+    assert place.ledger_keys(f"rollouts/{ROLLOUT}/stalls/") == []
+    place.topics.error = None
+    assert stall(place, stalled())
+    assert stall(place, stalled())
+    assert len(place.topics.sent) == 2, "each approver once"
 
 
 def test_a_stall_whose_event_was_not_taken(place: Place) -> None:
@@ -203,17 +240,35 @@ def test_a_stall_whose_event_was_not_taken(place: Place) -> None:
     assert place.events.types == ["Execution Stalled"]
 
 
+def resolve(place: Place, state: dict[str, Any]) -> dict[str, Any]:
+    made = step("Record resolve", input=state, token=None)
+    return record_resolve(made, place.ledger, place.bus, place.notifier)
+
+
 def test_a_resolve_that_ended_badly_says_why(place: Place) -> None:
     state = {
         "run": "run-1",
         "bundle": {"outcome": {"reason": "BundleInvalid", "message": "a file is missing"}},
     }
-    found = record_resolve(step("Record resolve", input=state, token=None), place.bus, place.notifier)
+    found = resolve(place, state)
     assert found == {"reason": "BundleInvalid", "message": "a file is missing"}
     assert place.events.details("Resolve Stalled")[0]["reason"] == "BundleInvalid"
     assert "docs/runbook.md, BundleInvalid" in place.topics.sent[0]["Message"]
     with refused(Reason.Resolving):
-        record_resolve(step("Record resolve", input={"run": "r"}, token=None), place.bus, place.notifier)
+        resolve(place, {"run": "r"})
+
+
+def test_a_resolve_tells_once_and_again_if_it_died_before_its_mark(place: Place) -> None:
+    state = {"run": "run-1", "bundle": {"outcome": {"reason": "BundleInvalid", "message": "m" * 9000}}}
+    place.topics.error = aws_error("InternalError")
+    with pytest.raises(ClientError):
+        resolve(place, state)
+    assert place.ledger.get("resolves/run-1/told.json") is None
+    place.topics.error = None
+    for _ in range(2):
+        assert len(resolve(place, state)["message"]) == 8000
+    assert place.ledger.get("resolves/run-1/told.json") is not None
+    assert len(place.topics.sent) == 2, "each approver once"
 
 
 # Plans

@@ -154,6 +154,48 @@ def test_a_stalled_holder_is_superseded(place: Place, status: str) -> None:
     assert start(place, event)["started"] is False
 
 
+def test_a_holder_that_never_got_its_record_has_an_outcome_too(place: Place) -> None:
+    """It took the lock and died. Its record must never come later: the lock is somebody else's."""
+    place.coordination.take_lock(name(PLAN))
+    assert start(place, place.want(NEWER, run="run-2"))["started"] is True
+    outcome = place.ledger.get_json(rollout_key(name(PLAN), "outcome"))
+    assert outcome["outcome"] == "Superseded"
+    assert place.ledger.get(rollout_key(name(PLAN), "rollout")) is None
+
+
+def whole(place: Place, made: Plan, number: int = 1) -> bool:
+    return bool(place.ledger.get_json(rollout_key(name(made, number), "rollout"))["fromIsWhole"])
+
+
+def test_a_rollout_after_one_that_ended_half_way_knows_it(place: Place) -> None:
+    start(place, place.want(PLAN))
+    assert whole(place, PLAN)
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    assert whole(place, NEWER)
+    report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
+    place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    time.sleep(1.1)  # S3 lists times in whole seconds
+    end(place, NEWER, "Failed")
+    start(place, place.want(plan(**{"recipe": "newest"}), run="run-3"))
+    assert not whole(place, plan(**{"recipe": "newest"}))
+
+
+@pytest.mark.parametrize("wanted", ["the same", "another"])
+def test_a_rollout_in_place_of_one_that_stalled_half_way_knows_it(place: Place, wanted: str) -> None:
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
+    place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    place.sfn.executions[name(NEWER)] = "FAILED"
+    time.sleep(1.1)  # S3 lists times in whole seconds
+    next_ = NEWER if wanted == "the same" else plan(**{"recipe": "newest"})
+    found = start(place, place.want(next_, run="run-3"))
+    assert found["started"] is True
+    assert not whole(place, next_, int(found["execution"].rpartition("-")[2]))
+
+
 def test_one_that_is_being_redriven_still_runs(place: Place) -> None:
     start(place, place.want(PLAN))
     place.sfn.executions[name(PLAN)] = "PENDING_REDRIVE"
@@ -197,7 +239,7 @@ def test_back_to_the_last_good_plan_after_a_rollout_that_wrote_releases(place: P
     start(place, place.want(PLAN))
     end(place, PLAN, "Succeeded")
     start(place, place.want(NEWER, run="run-2"))
-    report = assess(PLAN, NEWER, always_ask=False)
+    report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
     assert not report.approval_needed
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     time.sleep(1.1)  # S3 lists times in whole seconds
@@ -209,7 +251,7 @@ def test_a_rollout_that_never_got_its_approval_left_the_last_plan_whole(place: P
     start(place, place.want(PLAN))
     end(place, PLAN, "Succeeded")
     start(place, place.want(NEWER, run="run-2"))
-    report = assess(PLAN, NEWER, always_ask=True)
+    report = assess(PLAN, NEWER, always_ask=True, from_is_whole=True)
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     end(place, NEWER, "Rejected")
     assert start(place, place.want(PLAN, run="run-3"))["because"] == "the plan is active already"

@@ -297,6 +297,8 @@ def place_report(place: Place) -> Any:
         ({"expiresAt": "2026-01-01T11:59:59.000Z"}, "RolloutExpired"),
         ({"decision": "Maybe"}, "PlanUnreadable"),
         ({"by": []}, "PlanUnreadable"),
+        ({"by": ["mallory"]}, "RolloutFailed"),
+        ({"asked": {"minApprovals": 2}}, "RolloutFailed"),
     ],
 )
 def test_a_forged_or_other_decision_is_no_approval(

@@ -29,7 +29,8 @@ fingerprint: {service: {value: eks}, accelerator: {value: h100}, os: {value: ubu
 """
 
 
-def job(place: Place, condition: str | None, code: int | None = None, purpose: str = "snapshot") -> None:
+def job(place: Place, condition: str | None, code: int | None = None, purpose: str = "snapshot",
+    words: str = "no such recipe") -> None:  # fmt: skip
     body = snapshot_job("j", "run", IMAGE, runtime().spec.placement.accelerated)
     place.store.create(JOBS, body, namespace="aicr-system")
     if condition:
@@ -44,7 +45,7 @@ def job(place: Place, condition: str | None, code: int | None = None, purpose: s
         place.store.merge_status(
             PODS, "j-x", {"status": {"containerStatuses": [state]}}, namespace="aicr-system"
         )
-        place.store.append_log("aicr-system", "j-x", "aicr", "no such recipe\n")
+        place.store.append_log("aicr-system", "j-x", "aicr", words + "\n")
     wanted = {
         "namespace": "aicr-system", "job": "j", "purpose": purpose, "configMap": "j",
         "keep": "resolves/run/kept", "aicrVersion": "v1.1.2", "tag": "run-1", "repository": "repo-1",
@@ -104,6 +105,15 @@ def test_a_job_that_failed_says_why_with_its_last_words(place: Place, code: int,
     assert f"exit code {code}. Its last words: no such recipe" in said
 
 
+def test_last_words_hold_no_credentials(place: Place) -> None:
+    said = "error: GET https://AWS:hunter2pass@registry.example/v2/ with Authorization: Bearer abc.def: 401"
+    job(place, "Failed", 2, purpose="render", words=said)
+    place.sweep()
+    found = outcome(place)[1]
+    assert "registry.example/v2/" in found
+    assert not [secret for secret in ("hunter2pass", "abc.def") if secret in found]
+
+
 @pytest.mark.parametrize("code", [6, 7])
 def test_aicrs_transient_exits_try_the_state_again(place: Place, code: int) -> None:
     """The name is what the state machine's Retry matches; the state then starts the next attempt."""
@@ -119,7 +129,7 @@ def test_a_job_that_runs_or_is_gone_or_late(place: Place) -> None:
     assert place.sfn.answered == {}
     place.later(6 * 3600)
     place.sweep()
-    assert outcome(place) == ("AICRTimeout", f"Job j did not end until {DEADLINE}.")
+    assert outcome(place) == ("AICRTimeout", f"Job j did not end until {DEADLINE}: it still runs.")
     place.wait_for("gone", "job", {"namespace": "aicr-system", "job": "k", "purpose": "render"})
     place.sweep()
     assert "somebody deleted it" in place.sfn.answered["token of gone"]["output"]["outcome"]["message"]

@@ -200,7 +200,7 @@ def seed(
     """Write plans, rollout, report and request, as the states before would have."""
     now = datetime.now(UTC)
     deadline = now + left
-    report = assess(old, new, always_ask=True)
+    report = assess(old, new, always_ask=True, from_is_whole=True)
     name = execution_name(cluster, report.to_plan, 1)
     rollout = Rollout(
         name=name,

@@ -33,7 +33,7 @@ def test_approve(site: Site, waiting: Waiting) -> None:
         "reason": "Planned maintenance: Looks right",
     }
     # What the gate before each step will ask.
-    check_decision(Decision(**_snake(found)), waiting.request.digest, datetime.now(UTC))
+    check_decision(Decision(**_snake(found)), waiting.request, waiting.request.digest, datetime.now(UTC))
 
 
 def _snake(found: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from local.aws import ExecutionView, LocalAws
+from tests.functional.engine.test_moto_plain import REDRIVES
 
 
 def start(engine: LocalAws, machine: str, name: str, document: dict[str, Any]) -> str:
@@ -70,6 +71,15 @@ def test_whole_machine_by_its_alias(engine: LocalAws, tmp_path: Path) -> None:
         states.send_task_failure(taskToken=token, error="E", cause="c")
     with pytest.raises(states.exceptions.TaskDoesNotExist):
         states.send_task_success(taskToken="nobody", output="{}")
+
+
+def test_executions_have_a_redrive_count(engine: LocalAws) -> None:
+    states = engine.client("stepfunctions")
+    role = "arn:aws:iam::111122223333:role/any"
+    machine = states.create_state_machine(name="redrives", definition=json.dumps(REDRIVES), roleArn=role)
+    arn = start(engine, machine["stateMachineArn"], "counted", {})
+    done = engine.wait_execution(arn, timeout=10)
+    assert (done.status, done.output) == ("SUCCEEDED", {"redrives": 0})
 
 
 def test_names_are_taken(engine: LocalAws) -> None:

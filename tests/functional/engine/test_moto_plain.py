@@ -201,5 +201,22 @@ def test_plain_bucket_policies_have_no_conditions(plain: Clients) -> None:
         s3.put_object(Bucket="bucket", Key="k", Body=b"1", IfNoneMatch="*")
 
 
+REDRIVES = {
+    "StartAt": "Count",
+    "States": {
+        "Count": {"Type": "Pass", "Parameters": {"redrives.$": "$$.Execution.RedriveCount"}, "End": True}
+    },
+}
+
+
+def test_plain_executions_have_no_redrive_count(plain: Clients) -> None:
+    states = plain("stepfunctions")
+    machine = states.create_state_machine(name="r", definition=json.dumps(REDRIVES), roleArn=ROLE)
+    arn = machine["stateMachineArn"]
+    execution = states.start_execution(stateMachineArn=arn, name="one", input="{}")["executionArn"]
+    assert ended(states, execution, 5)
+    assert states.describe_execution(executionArn=execution)["status"] == "FAILED"
+
+
 def test_plain_account_is_motos_own(plain: Clients) -> None:
     assert plain("sts").get_caller_identity()["Account"] == "123456789012"

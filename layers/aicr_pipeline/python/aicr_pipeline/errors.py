@@ -6,6 +6,9 @@ class that a state machine retries; its class name is what ``Retry`` matches.
 
 from aicr_pipeline.model.reasons import Reason
 
+#: Of a message in a state: hundreds of held charts must not make one larger than Step Functions takes.
+MOST_CHARACTERS = 8000
+
 
 class PipelineError(Exception):
     """A failure with a reason of the closed set.
@@ -27,7 +30,7 @@ class PipelineError(Exception):
 
     def outcome(self) -> dict[str, dict[str, str]]:
         """The error as the data a state returns: ``{"outcome": {"reason", "message"}}``."""
-        return {"outcome": {"reason": str(self.reason), "message": self.message}}
+        return {"outcome": {"reason": str(self.reason), "message": self.message[:MOST_CHARACTERS]}}
 
 
 class TransientError(PipelineError):

@@ -15,7 +15,8 @@ from aws_lambda_powertools.utilities.parser import parse
 from aicr_pipeline import wiring
 from aicr_pipeline.clock import now, rfc3339
 from aicr_pipeline.decide.ending import step_words
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
+from aicr_pipeline.model.reasons import ROLLOUT_REASONS
 from aicr_pipeline.model.step import StepEvent
 
 logger = Logger()
@@ -47,8 +48,11 @@ def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
             if error.retry:
                 logger.warning("transient: %s", error)
                 raise
+            if _is_step(step) and error.reason not in ROLLOUT_REASONS:
+                # The Map catches the domain's reasons only: this stops the execution here, redrivable.
+                raise
             logger.warning("refused: %s", error)
-            if step.item is not None and "index" in step.item:
+            if _is_step(step) and step.item is not None:
                 error = PipelineError(error.reason, f"{step_words(step.item)}: {error.message}")
             if step.token is None:
                 return error.outcome()
@@ -61,10 +65,15 @@ def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
     return handler
 
 
+def _is_step(step: StepEvent) -> bool:
+    """Whether it is a step of "Roll out releases"."""
+    return step.item is not None and "index" in step.item
+
+
 def _answer(step: StepEvent, error: PipelineError) -> dict[str, Any]:
     """Inside the Map a domain end fails the item by its reason's name; elsewhere it is data for a Choice."""
     if step.item is not None:
-        return {"error": str(error.reason), "cause": error.message}
+        return {"error": str(error.reason), "cause": error.message[:MOST_CHARACTERS]}
     return {"output": error.outcome()}
 
 

@@ -22,23 +22,37 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--require-qualifying", action="store_true", help="fail evidence that never counts")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)
-    files = [options.evidence, options.key, *([options.plan] if options.plan else [])]
-    missing = [str(file) for file in files if not file.is_file()]
-    if missing:
-        print(f"INCOMPLETE: no such file: {', '.join(missing)}", file=sys.stderr)
-        return INCOMPLETE
     try:
-        verdict = verify(
-            options.evidence.read_bytes(),
-            options.key.read_bytes(),
-            options.plan.read_bytes() if options.plan else None,
-            require_qualifying=options.require_qualifying,
-        )
+        return _judge(options)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return INCOMPLETE
     except Exception as error:  # noqa: BLE001 - Python's own exit status would be 1, which says "valid"
         print(f"INVALID: cannot be judged ({type(error).__name__})", file=sys.stderr)
         return INVALID
-    print(as_json(verdict) if options.json else _text(verdict))
+
+
+def _judge(options: argparse.Namespace) -> int:
+    files = [options.evidence, options.key, *([options.plan] if options.plan else [])]
+    missing = [str(file)[:200] for file in files if not _is_file(file)]
+    if missing:
+        print(f"INCOMPLETE: no such file: {', '.join(missing)}", file=sys.stderr)
+        return INCOMPLETE
+    verdict = verify(
+        options.evidence.read_bytes(),
+        options.key.read_bytes(),
+        options.plan.read_bytes() if options.plan else None,
+        require_qualifying=options.require_qualifying,
+    )
+    print(as_json(verdict) if options.json else _text(verdict), flush=True)
     return verdict.code
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long to be one
+        return False
 
 
 def _text(verdict: Verdict) -> str:

@@ -78,7 +78,7 @@ def cluster() -> "Cluster":
     """The Kubernetes API, as this function's role."""
     from aicr_pipeline.adapters.cluster import connect
 
-    return connect(config(), aws.client)
+    return connect(config(), lambda region: aws.client("eks", region))
 
 
 @cache

@@ -7,7 +7,6 @@ from aicr_pipeline.adapters.cluster import ObjectConflictError
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.application import (
-    application_spec,
     carries,
     is_ours,
     new_application,
@@ -23,11 +22,12 @@ from aicr_pipeline.model.step import StepEvent
 _CONFLICTS = 5
 
 
-def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd) -> dict[str, Any]:
-    """Write the release unless this very request was written before.
+class OperationInFlightError(TransientError):
+    """Somebody else's operation runs. The state machine tries again every 20 seconds for half an hour."""
 
-    ``Unchanged`` writes nothing, unless the cluster has something else: what a rollout that ended badly
-    left behind, or what somebody removed.
+
+def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd) -> dict[str, Any]:
+    """Write the release unless this very request was written before; ``Unchanged`` writes nothing.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     release = plan.release(str(item["release"]))
     if release is None:
         raise PipelineError(Reason.StepUnknown, f"The plan has no release {item['release']}.")
-    if item["action"] == "Unchanged" and _is_applied(argocd.application(release.name), release, config):
+    if item["action"] == "Unchanged":
         return {"written": False, "digest": release.chart.manifest_digest, "requestId": None}
     ours = request_id(str(step.input["rollout"]), int(item["index"]), release.name)
     for _ in range(_CONFLICTS):
@@ -56,12 +56,6 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
             continue  # read again: what the other writer did decides what is left to do
         return {"written": written, "digest": release.chart.manifest_digest, "requestId": ours}
     raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
-
-
-def _is_applied(current: dict[str, Any] | None, release: PlannedRelease, config: ClusterConfig) -> bool:
-    wanted = application_spec(release, config)
-    spec = (current or {}).get("spec") or {}
-    return all(spec.get(part) == wanted[part] for part in ("project", "source", "destination"))
 
 
 def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan: str, ours: str) -> bool:
@@ -77,7 +71,7 @@ def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan:
     if carries(current.get("operation"), ours) or carries(state, ours):
         return False
     if current.get("operation") or (state or {}).get("phase") in ("Running", "Terminating"):
-        raise TransientError(
+        raise OperationInFlightError(
             Reason.Conflict,
             f"Application {release.name} has an operation of somebody else in flight; waiting for it.",
         )

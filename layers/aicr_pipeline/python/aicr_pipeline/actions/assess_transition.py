@@ -3,26 +3,22 @@
 import json
 from typing import Any
 
-from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, CREDENTIALS_WANTED
+from aicr_pipeline.actions.want_credentials import want_credentials
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan, load_report
+from aicr_pipeline.adapters.rollouts import load_plan, load_report, load_rollout, refuse_over
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.approval import check_deadline
 from aicr_pipeline.decide.assess import assess
-from aicr_pipeline.decide.credentials import half_life_passed, is_fresh
-from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Verdict, rollout_key
 from aicr_pipeline.model.step import StepEvent
-
-#: After so many retries the credentials are not coming.
-PATIENCE = 4
 
 
 def assess_transition(
@@ -48,13 +44,19 @@ def assess_transition(
         ``RegistryCredentialsUnavailable``.
     """
     rollout, now = str(step.input["rollout"]), clock()
+    refuse_over(ledger, rollout)
     check_deadline(str(step.input["deadline"]), now)
     to_plan = load_plan(ledger, str(step.input["toPlan"]))
     from_digest = step.input.get("fromPlan")
     from_plan = load_plan(ledger, str(from_digest)) if from_digest else None
     _refuse_foreign(config, argocd, to_plan)
-    _want_credentials(step, config, coordination, bus, clock)
-    report = assess(from_plan, to_plan, always_ask=config.approvals.always)
+    want_credentials(step, config, coordination, bus, clock)
+    report = assess(
+        from_plan,
+        to_plan,
+        always_ask=config.approvals.always,
+        from_is_whole=load_rollout(ledger, rollout).from_is_whole,
+    )
     body = json.dumps(report.wire(), sort_keys=True).encode()
     if not ledger.put_once(rollout_key(rollout, "report"), body):
         report = load_report(ledger, rollout) or report
@@ -102,22 +104,3 @@ def _refuse_foreign(config: ClusterConfig, argocd: ArgoCd, plan: Plan) -> None:
             f"Applications {', '.join(foreign)} exist and are not the pipeline's; it never adopts. "
             "Remove or rename them.",
         )
-
-
-def _want_credentials(
-    step: StepEvent, config: ClusterConfig, coordination: Coordination, bus: Bus, clock: Clock
-) -> None:
-    if config.engine.kind == "eks-capability" or config.registry.auth.provider == "static":
-        return  # somebody else keeps them
-    now = clock()
-    found = coordination.fact(CREDENTIALS)
-    if half_life_passed(found, now):
-        bus.announce(CREDENTIALS_WANTED, {"rollout": step.input["rollout"]})
-    if is_fresh(found, now):
-        return
-    message = "Argo CD's registry credentials are missing or expired, and were asked for again."
-    if step.retries >= PATIENCE:
-        raise PipelineError(
-            Reason.RegistryCredentialsUnavailable, message + " See the log of refresh_credentials."
-        )
-    raise TransientError(Reason.RegistryCredentialsUnavailable, message)

@@ -1,16 +1,26 @@
 """State "Bind evidence": one signed statement ties plan, approval, charts and validation together."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from aicr_pipeline import __version__
+from aicr_pipeline.actions.validate_deployment import evidence_repository
+from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.artifact import pull_files, push_document
 from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
-from aicr_pipeline.adapters.rollouts import load_decision, load_plan, load_report, load_rollout
+from aicr_pipeline.adapters.rollouts import (
+    load_decision,
+    load_plan,
+    load_report,
+    load_request,
+    load_rollout,
+    refuse_over,
+)
 from aicr_pipeline.adapters.signer import Signer
-from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.clock import Clock, parse_time, rfc3339
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.canonical import digest, sha256
@@ -60,6 +70,7 @@ def bind_evidence(
         ``RolloutFailed`` when a record that the evidence needs is missing or does not hold.
     """
     name = str(step.input["rollout"])
+    refuse_over(ledger, name)
     bound_key = rollout_key(name, "binding")
     found = ledger.get_json(bound_key)
     if found is None:
@@ -72,10 +83,12 @@ def bind_evidence(
         ledger.put_once(bound_key, json.dumps(pointer, sort_keys=True).encode())
         # ECDSA signatures differ each time: whoever wrote the pointer first is the binding.
         found = ledger.get_json(bound_key)
-    sealed = ledger.get(found["key"]) or b""
+    bound = ledger.get(found["key"])
+    if bound is None:
+        raise PipelineError(Reason.RolloutFailed, f"The evidence {found['key']} is gone from the ledger.")
     repository = registry.repository("evidence", f"{name.lower()}-binding", Counters())
     annotations = {"in-toto.io/predicate-type": PREDICATE_TYPE}
-    pushed = push_document(repository, sealed, ENVELOPE_TYPE, ENVELOPE_TYPE, annotations, "binding")
+    pushed = push_document(repository, bound, ENVELOPE_TYPE, ENVELOPE_TYPE, annotations, "binding")
     return {**found, "reference": f"{repository.reference}:binding", "digest": pushed}
 
 
@@ -98,7 +111,7 @@ def _statement(
             config=config,
             rollout=rollout,
             plan=plan,
-            decision=_decision(ledger, rollout.name, rollout.deadline, clock),
+            decision=_decision(ledger, rollout.name, rollout.deadline),
             validation=validation,
             aicr_evidence=evidence,
             post_install_snapshot_digest=read_snapshot(snapshot).digest,
@@ -112,13 +125,15 @@ def _statement(
     return text, bool(json.loads(text)["predicate"]["qualifying"])
 
 
-def _decision(ledger: Ledger, rollout: str, deadline: str, clock: Clock) -> Decision | None:
+def _decision(ledger: Ledger, rollout: str, deadline: str) -> Decision | None:
+    """The approval that every step's gate let through. It may have expired since the last step."""
     report = load_report(ledger, rollout)
     if report is None:
         raise PipelineError(Reason.RolloutFailed, f"Rollout {rollout} has lost its report.")
     decision = load_decision(ledger, rollout)
     if report.approval_needed:
-        check_decision(decision, request_digest(report, deadline), clock())
+        given = parse_time(decision.at) if decision else datetime.min.replace(tzinfo=UTC)
+        check_decision(decision, load_request(ledger, rollout), request_digest(report, deadline), given)
     return decision
 
 
@@ -133,7 +148,7 @@ def _validation(
     result, problem = judge(report)
     if problem is not None:
         raise PipelineError(Reason.RolloutFailed, problem)
-    repository = registry.repository("evidence", str(step.input["validation"]["repository"]), Counters())
+    repository = registry.repository("evidence", _own_repository(step), Counters())
     tags = repository.tags()
     if len(tags) != 1:
         raise PipelineError(
@@ -148,6 +163,14 @@ def _validation(
     _require_same_recipe(pull_files(repository, found, "AICR's evidence"), plan, ledger)
     reference = f"{repository.reference}@{found}"
     return result, BoundAicrEvidence(reference=reference, digest=found, signed=False)
+
+
+def _own_repository(step: StepEvent) -> str:
+    """Where an attempt of this very rollout pushed; the state says which, and nothing else is taken."""
+    named, rollout = str(step.input["validation"]["repository"]), str(step.input["rollout"])
+    if named not in {evidence_repository(rollout, attempt) for attempt in range(1, jobs.MOST_ATTEMPTS + 1)}:
+        raise PipelineError(Reason.RolloutFailed, f"evidence/{named} is of no attempt of rollout {rollout}.")
+    return named
 
 
 def _require_same_recipe(files: dict[str, bytes], plan: Plan, ledger: Ledger) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from aicr_pipeline.actions.take_snapshot import Wanted, start_snapshot
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan
+from aicr_pipeline.adapters.rollouts import load_plan, refuse_over
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.model.config import ClusterConfig
@@ -21,6 +21,7 @@ def confirm_criteria(
     With the AICR of the plan: a new pin in the configuration is for the next plan.
     """
     rollout = str(step.input["rollout"])
+    refuse_over(ledger, rollout)
     state = load_plan(ledger, str(step.input["toPlan"])).desired_state
     criteria = state.criteria
     wanted = Wanted(

@@ -5,6 +5,7 @@ A wake-up carries no truth, so everything is read again here; the judgement is `
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
@@ -13,13 +14,14 @@ from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_decision
+from aicr_pipeline.adapters.rollouts import load_decision, load_request
 from aicr_pipeline.clock import Clock, parse_time
 from aicr_pipeline.decide.aicr_job import RETRIED_EXITS
 from aicr_pipeline.decide.application import AUTOMATED
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.job_state import JobState, job_state
 from aicr_pipeline.decide.readiness import readiness
+from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
 from aicr_pipeline.decide.validation import judge
 from aicr_pipeline.decide.versions import check_recorded
@@ -51,10 +53,7 @@ def look(waiter: Waiter, world: World) -> Answer | None:
         fails the item of the Map, which is caught by the reason's name. Elsewhere a domain end is an
         output ``{"outcome": {...}}`` for the Choice that follows.
     """
-    answer = _LOOKS[waiter.kind](waiter, world)
-    if answer is None and parse_time(waiter.deadline) <= world.clock():
-        return _overdue(waiter)
-    return answer
+    return _LOOKS[waiter.kind](waiter, world)
 
 
 def _application(waiter: Waiter, world: World) -> Answer | None:
@@ -67,10 +66,7 @@ def _application(waiter: Waiter, world: World) -> Answer | None:
     if found.state == "failed":
         return _failed(Reason.RolloutFailed, f"{step}: {found.message}")
     if found.state == "waiting":
-        overdue = parse_time(waiter.deadline) <= world.clock()
-        return (
-            _failed(Reason.RolloutExpired, f"{step}, at the deadline: {found.message}") if overdue else None
-        )
+        return overdue(waiter, world.clock(), found.message)
     if wanted["requestId"] is not None:
         argocd.restore_automated(release, AUTOMATED)
     status = application["status"]
@@ -81,7 +77,8 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
     wanted = waiter.wanted
     decision = load_decision(world.ledger, str(wanted["rollout"]))
     if decision is not None:
-        check_decision(decision, str(wanted["digest"]), world.clock())
+        request = load_request(world.ledger, str(wanted["rollout"]))
+        check_decision(decision, request, str(wanted["digest"]), world.clock())
         return {"output": {"decision": decision.decision, "by": list(decision.by)}}
     target = world.coordination.fact(TARGET)
     if target is not None and target["plan"] != wanted["toPlan"]:
@@ -89,16 +86,16 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
             Reason.RolloutSuperseded,
             f"Plan {target['plan']} is wanted by now, before this rollout was approved.",
         )
-    return None
+    return overdue(waiter, world.clock(), "nobody answered")
 
 
 def _job(waiter: Waiter, world: World) -> Answer | None:
     wanted, cluster = waiter.wanted, world.cluster()
     namespace, name = str(wanted["namespace"]), str(wanted["job"])
     job = cluster.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
-    state = job_state(job, jobs.pods_of(cluster, namespace, name) if job is not None else [])
+    state = job_state(job, jobs.pods_of(cluster, namespace, name) if job is not None else [], world.clock())
     if state.state == "running":
-        return None
+        return overdue(waiter, world.clock(), "it still runs")
     if state.exit_code in RETRIED_EXITS:
         # The state machine's Retry matches this name: the state starts the Job of the next attempt.
         words = f"{state.message}: AICR found something unavailable or was rate limited"
@@ -159,18 +156,22 @@ def _require_complete(state: JobState, wanted: Mapping[str, Any], world: World) 
     tail = ""
     if state.pod and state.container:
         tail = jobs.log_tail(world.cluster(), str(wanted["namespace"]), state.pod, state.container)
-    words = f". Its last words: {tail[-1500:]}" if tail else "."
+    words = f". Its last words: {redact(tail)[-1500:]}" if tail else "."
     raise PipelineError(state.reason or Reason.AICRInternal, f"{state.message}{words}")
 
 
-def _overdue(waiter: Waiter) -> Answer:
+def overdue(waiter: Waiter, now: datetime, words: str) -> Answer | None:
+    """The answer for a waiter whose deadline has passed, with what was seen last; None before that."""
+    if parse_time(waiter.deadline) > now:
+        return None
+    if waiter.kind == "application":
+        return _failed(Reason.RolloutExpired, f"{waiter.wanted['step']}, at the deadline: {words}")
     if waiter.kind == "approval":
         return _outcome(
             Reason.RolloutExpired, f"Nobody answered until {waiter.deadline}; start a fresh rollout."
         )
-    return _outcome(
-        Reason.AICRTimeout, f"Job {waiter.wanted.get('job')} did not end until {waiter.deadline}."
-    )
+    job = waiter.wanted.get("job")
+    return _outcome(Reason.AICRTimeout, f"Job {job} did not end until {waiter.deadline}: {words}.")
 
 
 def _failed(reason: Reason, message: str) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_outcome, load_report
+from aicr_pipeline.adapters.rollouts import load_outcome, load_report, told_key
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, outcome_of, steps_done
 from aicr_pipeline.model.config import ClusterConfig
@@ -39,7 +39,7 @@ def record_outcome(
     name = str(step.input["rollout"])
     outcome = _outcome(step.input, name, ledger, rfc3339(clock()))
     key = rollout_key(name, "outcome")
-    is_first = ledger.put_once(key, json.dumps(outcome.wire(), sort_keys=True).encode())
+    ledger.put_once(key, json.dumps(outcome.wire(), sort_keys=True).encode())
     outcome = load_outcome(ledger, name) or outcome
     coordination.drop_lock(name)
     bus.announce(
@@ -51,11 +51,13 @@ def record_outcome(
             "reason": str(outcome.reason),
         },
     )
-    # A retry may come from between the two: rather told twice than not at all.
-    if is_first or step.retries:
+    told = told_key("rollouts", name)
+    if ledger.get(told) is None:
         notifier.send_all(
             f"[aicr {config.cluster.name}] rollout {name}: {outcome.outcome}", _words(config, outcome)
         )
+        # Last: a run that dies before this tells again, rather than nobody.
+        ledger.put_once(told, b"{}")
     return {"outcome": str(outcome.outcome), "reason": str(outcome.reason), "message": outcome.message}
 
 

@@ -42,7 +42,7 @@ def refresh_credentials(
         ``RegistryCredentialsUnavailable`` when there is no token or it is for another registry;
         ``Unauthorized`` when it is alive but refused.
     """
-    if config.engine.kind == "eks-capability" or config.registry.auth.provider == "static":
+    if not config.mints_credentials:
         return {"written": False}
     ecr.renew()
     token = ecr.token()

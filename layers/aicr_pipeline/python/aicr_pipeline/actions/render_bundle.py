@@ -46,6 +46,7 @@ def render_bundle(
         return render_job(job_name(run, "render", attempt), run, aicr.image, runtime, target)
 
     started = jobs.start(cluster, build)
+    credentials.renew()  # a token near its end would not outlive the Job
     user, password = credentials.get()
     jobs.put_owned(cluster, registry_secret(started.job, registry.host, user, password), "secrets")
     metadata = started.job["metadata"]

@@ -54,7 +54,13 @@ def request_approval(
         request = load_request(ledger, rollout) or request
     wanted = {"rollout": rollout, "digest": request.digest, "toPlan": step.input["toPlan"]}
     waiting = waits.register(step, "approval", wanted, deadline)
-    for approver in request.asked:
+    reachable = [approver for approver in request.asked if approver in notifier.topics]
+    if not reachable:
+        raise PipelineError(
+            Reason.InvalidConfiguration,
+            f"Nobody of {', '.join(request.asked)} is an approver any more; start a fresh rollout.",
+        )
+    for approver in reachable:
         link = approval_url(base_url, rollout, approver, link_secret(key, rollout, approver))
         notifier.send(
             approver,

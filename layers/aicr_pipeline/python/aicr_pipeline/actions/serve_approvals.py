@@ -59,7 +59,7 @@ class Link:
 
     rollout: str
     approver: str
-    secret: str
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,12 @@ def start_rollout(
         coordination.drop_lock(holder)
         if coordination.take_lock(name) != name:
             return {"started": False, "because": "another rollout took the lock"}
+    active = active_plan(ledger)  # again: a rollout that was superseded just now may have written releases
     rollout = Rollout(
         name=name,
         cluster=config.cluster.name,
         from_plan=active.digest,
+        from_is_whole=active.is_whole,
         to_plan=plan,
         number=int(name.rpartition("-")[2]),
         created_at=rfc3339(now),
@@ -93,8 +95,6 @@ def _supersede(ledger: Ledger, holder: str, plan: str, now: str) -> None:
 
     A redrive of it meets a closed gate.
     """
-    if ledger.get(rollout_key(holder, "rollout")) is None:
-        return  # the lock was taken, and nothing came of it
     outcome = RolloutOutcome(
         rollout=holder,
         outcome=Outcome.Superseded,

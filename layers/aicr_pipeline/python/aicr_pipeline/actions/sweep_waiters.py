@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from aicr_pipeline.actions.look_at_waiters import Answer, World, look, refused
+from aicr_pipeline.actions.look_at_waiters import Answer, World, look, overdue, refused
 from aicr_pipeline.adapters.aws import error_code
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -95,12 +95,13 @@ class Sweep:
             return look(waiter, self._world)
         except TransientError as error:
             self._report(str(error), waiter)
-            return None
+            return overdue(waiter, self._world.clock(), error.message)
         except PipelineError as error:
             return refused(waiter, error)
         except Exception as error:  # noqa: BLE001 - the outermost place: one waiter must not hold up all others
-            self._report(f"looking at it failed with {type(error).__name__}", waiter)
-            return None
+            words = f"looking at it failed with {type(error).__name__}"
+            self._report(words, waiter)
+            return overdue(waiter, self._world.clock(), words)
 
     def _answer(self, waiter: Waiter, answer: Answer) -> bool:
         try:

@@ -6,7 +6,7 @@ from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.registry_auth import Credentials
-from aicr_pipeline.adapters.rollouts import load_plan
+from aicr_pipeline.adapters.rollouts import load_plan, refuse_over
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import Clock, after
 from aicr_pipeline.decide.aicr_job import PushTarget, input_config_map, registry_secret, validate_job
@@ -46,6 +46,7 @@ def validate_deployment(
             Reason.ValidationUnavailable, "validation.enabled is false, but the plan requires it."
         )
     rollout = str(step.input["rollout"])
+    refuse_over(ledger, rollout)
     plan = load_plan(ledger, str(step.input["toPlan"]))
     registry = config.registry
     # The image that rendered the plan, wherever the configuration points by now.
@@ -64,6 +65,7 @@ def validate_deployment(
             raise PipelineError(Reason.PlanUnreadable, f"The {suffix} of run {run} is not in the ledger.")
         body = input_config_map(started.job, suffix, text.decode())
         jobs.put_owned(cluster, body, "configmaps")
+    credentials.renew()  # a token near its end would not outlive the Job
     user, password = credentials.get()
     jobs.put_owned(cluster, registry_secret(started.job, registry.host, user, password), "secrets")
     metadata = started.job["metadata"]

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 
 Json = dict[str, Any]
@@ -30,6 +31,10 @@ class ObjectConflictError(TransientError):
 
     def __init__(self, what: str) -> None:
         super().__init__(Reason.Conflict, f"{what} was written by somebody else in between.")
+
+
+class UnexpectedAnswerError(Exception):
+    """An answer that no part of the domain stands for: the state fails there, and can be redriven."""
 
 
 class Cluster:
@@ -49,7 +54,7 @@ class Cluster:
         self._host = configuration.host
         self._mint = token
         self._token = ""
-        self._minted = float("-inf")
+        self._expires = 0.0
 
     def get(self, path: str) -> Json | None:
         """One object, or None when it is absent."""
@@ -80,12 +85,6 @@ class Cluster:
         """JSON merge patch (RFC 7396)."""
         return self._write("PATCH", path, patch, "application/merge-patch+json")
 
-    def delete(self, path: str) -> None:
-        """Delete in the background; absent is fine."""
-        status, body = self._call("DELETE", path, {"propagationPolicy": "Background"}, "application/json")
-        if status != 404:
-            self._ok(status, body, "DELETE", path)
-
     def text(self, path: str) -> str | None:
         """Plain text, such as a pod's log; None when it is absent."""
         status, body = self._call("GET", path)
@@ -103,6 +102,16 @@ class Cluster:
 
     def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, content_type: str | None = None
+    ) -> tuple[int, bytes]:
+        status, data = self._send(method, path, body, content_type)
+        if status == 401:
+            # The token dies with the credentials that signed it, which may be before its own end.
+            self._expires = 0.0
+            status, data = self._send(method, path, body, content_type)
+        return status, data
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str | None
     ) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {self._bearer()}", "Accept": "application/json"}
         if content_type:
@@ -127,8 +136,9 @@ class Cluster:
         raise AssertionError("unreachable")
 
     def _bearer(self) -> str:
-        if time.monotonic() - self._minted > _TOKEN_SECONDS:
-            self._token, self._minted = self._mint(), time.monotonic()
+        # By the wall clock: a monotonic one may stand still while Lambda freezes the process.
+        if time.time() >= self._expires:
+            self._token, self._expires = self._mint(), time.time() + _TOKEN_SECONDS
         return self._token
 
     def _ok(self, status: int, body: bytes, method: str, path: str) -> Json:
@@ -146,9 +156,7 @@ class Cluster:
             raise TransientError(
                 Reason.ClusterUnreachable, f"The cluster answers {status} to {method} {_named(path)}: {said}"
             )
-        raise PipelineError(
-            Reason.Conflict, f"The cluster answers {status} to {method} {_named(path)}: {said}"
-        )
+        raise UnexpectedAnswerError(f"The cluster answers {status} to {method} {_named(path)}: {said}")
 
 
 def _message(body: bytes) -> str:
@@ -163,17 +171,18 @@ def _named(path: str) -> str:
     return "/".join(parts[-2:])
 
 
-def connect(config: Any, aws_client: Callable[[str], Any]) -> Cluster:
+def connect(config: ClusterConfig, eks: Callable[[str], Any]) -> Cluster:
     """The configured cluster, as this function's role.
 
-    Endpoint and CA come from the configuration, else from DescribeCluster.
+    Endpoint and CA come from the configuration, else from DescribeCluster; ``eks`` makes the client for
+    the cluster's region, which need not be the stack's.
     """
     import botocore.session
 
     cluster = config.cluster
     endpoint, ca = cluster.endpoint, cluster.certificate_authority
     if endpoint is None:
-        described = aws_client("eks").describe_cluster(name=cluster.known_as)["cluster"]
+        described = eks(cluster.region).describe_cluster(name=cluster.known_as)["cluster"]
         endpoint, ca = described["endpoint"], described["certificateAuthority"]["data"]
     session = botocore.session.get_session()
 

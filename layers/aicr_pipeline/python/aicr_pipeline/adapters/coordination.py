@@ -28,7 +28,7 @@ class Waiter:
 
     id: str
     kind: str
-    token: str
+    token: str = field(repr=False)
     order: str
     deadline: str
     wanted: Mapping[str, Any] = field(default_factory=dict)

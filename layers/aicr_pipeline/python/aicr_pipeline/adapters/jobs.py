@@ -9,7 +9,8 @@ from aicr_pipeline.decide.job_state import has_failed
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
-_ATTEMPTS = 9
+#: Failed attempts of one run before it is given up.
+MOST_ATTEMPTS = 9
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def start(cluster: Cluster, build: Callable[[int], Mapping[str, Any]]) -> Starte
     PipelineError
         ``AICRInternal`` after nine failed attempts in one run.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
+    for attempt in range(1, MOST_ATTEMPTS + 1):
         wanted = build(attempt)
         metadata = wanted["metadata"]
         path = f"/apis/batch/v1/namespaces/{metadata['namespace']}/jobs"

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -41,7 +41,7 @@ class FixedCredentials:
     """A pair that is known already, for example one minted for a Job."""
 
     user: str
-    password: str
+    password: str = field(repr=False)
 
     def get(self) -> tuple[str, str]:
         return self.user, self.password

@@ -65,6 +65,11 @@ def load_outcome(ledger: Ledger, name: str) -> RolloutOutcome | None:
     return _load(ledger, name, "outcome", RolloutOutcome)
 
 
+def told_key(folder: str, name: str) -> str:
+    """The mark that people were told of an end; ``folder`` is ``rollouts`` or ``resolves``."""
+    return f"{folder}/{name}/told.json"
+
+
 def is_over(ledger: Ledger, name: str) -> bool:
     """Whether the rollout has its outcome."""
     return ledger.get(rollout_key(name, "outcome")) is not None
@@ -80,6 +85,19 @@ class ActivePlan:
 
     digest: str | None
     is_whole: bool
+
+
+def refuse_over(ledger: Ledger, name: str) -> None:
+    """A rollout that is over does nothing more, also when somebody redrives its execution.
+
+    Raises
+    ------
+    PipelineError
+        ``RolloutSuperseded`` with how it ended.
+    """
+    outcome = load_outcome(ledger, name)
+    if outcome is not None:
+        raise PipelineError(Reason.RolloutSuperseded, f"Rollout {name} is over: {outcome.message}")
 
 
 def active_plan(ledger: Ledger) -> ActivePlan:
@@ -123,6 +141,6 @@ def _load(ledger: Ledger, name: str, document: str, model: type[DocumentT]) -> D
         return None
     try:
         data: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise PipelineError(Reason.PlanUnreadable, f"Ledger key {key} is not JSON.") from None
     return parse(model, data, Reason.PlanUnreadable, key)

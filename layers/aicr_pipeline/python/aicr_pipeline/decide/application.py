@@ -106,3 +106,25 @@ def carries(operation_or_state: Mapping[str, Any] | None, request_id: str) -> bo
     inner = operation_or_state.get("operation", operation_or_state)
     info = inner.get("info") or [] if isinstance(inner, Mapping) else []
     return any(item.get("name") == REQUEST_ID and item.get("value") == request_id for item in info)
+
+
+def is_applied(application: Mapping[str, Any] | None, release: PlannedRelease, config: ClusterConfig) -> bool:
+    """Whether the Application asks for exactly this release."""
+    wanted, spec = application_spec(release, config), (application or {}).get("spec") or {}
+    return all(same_but_nulls(spec.get(part), wanted[part]) for part in ("project", "source", "destination"))
+
+
+def same_but_nulls(one: Any, other: Any) -> bool:
+    """Equal but for nulls: Argo CD writes status by merge patch, which cannot carry one.
+
+    In Helm values a null is meant (it takes a default away), so it stays in the spec.
+    """
+    return bool(_without_nulls(one) == _without_nulls(other))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

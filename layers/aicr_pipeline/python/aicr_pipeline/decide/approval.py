@@ -12,7 +12,7 @@ from datetime import datetime
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, Report, Step
+from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Report, Step
 
 #: A form may be open this long before it is sent.
 NONCE_SECONDS = 3600
@@ -49,8 +49,10 @@ def is_form_nonce(key: bytes, rollout: str, approver: str, digest: str, nonce: s
     return -60 <= age <= NONCE_SECONDS and hmac.compare_digest(expected, nonce)
 
 
-def check_decision(decision: Decision | None, request_digest: str, now: datetime) -> None:
-    """An approval holds when it is for exactly this request, and has not expired.
+def check_decision(
+    decision: Decision | None, request: ApprovalRequest | None, request_digest: str, now: datetime
+) -> None:
+    """An approval holds when enough of those who were asked gave it for exactly this request, unexpired.
 
     Raises
     ------
@@ -65,10 +67,17 @@ def check_decision(decision: Decision | None, request_digest: str, now: datetime
         raise PipelineError(
             Reason.RolloutRejected, f"Rejected by {', '.join(decision.by)}: {decision.reason}"
         )
-    if decision.request_digest != request_digest:
+    if request is None or not request.digest == decision.request_digest == request_digest:
         raise PipelineError(
             Reason.RolloutFailed,
             "The recorded approval is for another request; it does not cover this rollout.",
+        )
+    people = set(decision.by)
+    if not people <= set(request.asked) or len(people) < request.min_approvals:
+        raise PipelineError(
+            Reason.RolloutFailed,
+            f"The recorded approval is by {', '.join(sorted(people))}; {request.min_approvals} of "
+            f"{', '.join(request.asked)} were to give it. It does not count.",
         )
     if parse_time(decision.expires_at) <= now:
         raise PipelineError(

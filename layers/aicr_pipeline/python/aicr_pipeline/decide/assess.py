@@ -10,10 +10,12 @@ from aicr_pipeline.model.rollout import Action, Report, Step, Verdict
 _GATE = "-readiness"
 
 
-def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool) -> Report:
+def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool, from_is_whole: bool) -> Report:
     """Compare plans, never cluster state, so that the same question has the same answer tomorrow.
 
-    Added and removed components make no transition; a removed component stays installed.
+    Added and removed components make no transition; a removed component stays installed. Where a later
+    rollout ended half-way (``from_is_whole`` is False) nothing is known to be unchanged: every release is
+    applied again, its origin is undefined, and a person is asked.
     """
     before = {release.name: release for release in from_plan.desired_state.releases} if from_plan else {}
     changed = {
@@ -21,12 +23,13 @@ def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool) -> Report
         for release in to_plan.desired_state.releases
         if release.name not in before or _action(before[release.name], release) is not Action.Unchanged
     }
+    make = _step if from_is_whole else _step_from_nowhere
     steps = tuple(
-        _step(index, before.get(release.name), release, changed)
+        make(index, before.get(release.name), release, changed)
         for index, release in enumerate(to_plan.desired_state.releases, 1)
     )
     names = {release.name for release in to_plan.desired_state.releases}
-    because = tuple(_because(from_plan, to_plan, steps, always_ask))
+    because = tuple(_because(from_plan, to_plan, steps, always_ask, from_is_whole))
     return Report(
         from_plan=from_plan.desired_state_digest if from_plan else None,
         to_plan=to_plan.desired_state_digest,
@@ -82,6 +85,16 @@ def _step(index: int, before: PlannedRelease | None, after: PlannedRelease, chan
     )
 
 
+def _step_from_nowhere(
+    index: int, before: PlannedRelease | None, after: PlannedRelease, changed: set[str]
+) -> Step:
+    step = _step(index, before, after, changed)
+    if step.action is not Action.Unchanged:
+        return step
+    origin = {"action": Action.Reconfigure, "verdict": Verdict.unknown, "verdict_reason": "undefined-origin"}
+    return step.model_copy(update=origin)
+
+
 def _action(before: PlannedRelease, after: PlannedRelease) -> Action:
     if (before.namespace, before.kind, before.repository) != (after.namespace, after.kind, after.repository):
         return Action.Move
@@ -106,7 +119,11 @@ def _verdict(
     return Verdict.unknown, "downgrade" if new < old else "no-record"
 
 
-def _because(from_plan: Plan | None, to_plan: Plan, steps: Iterable[Step], always_ask: bool) -> Iterable[str]:
+def _because(
+    from_plan: Plan | None, to_plan: Plan, steps: Iterable[Step], always_ask: bool, from_is_whole: bool
+) -> Iterable[str]:
+    if not from_is_whole:
+        yield "an earlier rollout ended half-way, so the cluster may be between two plans"
     if from_plan is None:
         yield "first install"
     elif from_plan.desired_state.aicr.image_digest != to_plan.desired_state.aicr.image_digest:

@@ -22,6 +22,9 @@ BUNDLE_INFO = "bundle-info.yaml"
 RECIPE = "recipe.yaml"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?")
+#: Of one release's values as canonical JSON.
+MOST_VALUES_BYTES = 256 << 10
+
 _FOLDER = re.compile(rf"^(\d{{3}})-({_NAME.pattern})$")
 _CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
 _API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
@@ -182,10 +185,16 @@ def _ordered(files: Mapping[str, bytes], info: dict[str, Any] | None) -> Iterabl
         numbers = [match[1] for match in numbered.values()]
         if len(set(numbers)) != len(numbers):
             raise _invalid("two folders have the same number, so the order is not known")
+        if sorted(map(int, numbers)) != list(range(1, len(numbers) + 1)):
+            raise _invalid("the folders are not numbered 001, 002 and so on: one is missing")
         entries = [_Entry(folder, match[2], None, None) for folder, match in numbered.items()]
     else:
         entries = list(_from_info(info))
-        missing = sorted(set(numbered) - {entry.folder for entry in entries})
+        shared = [entry.folder for entry in entries]
+        twice = sorted({folder for folder in shared if shared.count(folder) > 1})
+        if twice:
+            raise _invalid(f"folder {twice[0]} belongs to two releases of {BUNDLE_INFO}")
+        missing = sorted(set(numbered) - set(shared))
         if missing:
             raise _invalid(f"folder {missing[0]} is not among layout.releases of {BUNDLE_INFO}")
     if not entries:
@@ -234,12 +243,20 @@ def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) 
     values = merge(
         _values(own, entry.folder, "values.yaml"), _values(own, entry.folder, "cluster-values.yaml")
     )
-    canonical(values, f"release {entry.name}: its values")
+    size = len(canonical(values, f"release {entry.name}: its values"))
+    if size > MOST_VALUES_BYTES:
+        raise PipelineError(
+            Reason.ContentTooLarge,
+            f"Release {entry.name}: its values have {size} bytes; {MOST_VALUES_BYTES} fit, since an "
+            "Application holds them four times over and Kubernetes takes 1.5 MB an object.",
+        )
     return BundledRelease(entry.name, component, namespace, entry.folder, source, values, {})
 
 
 def _component(recipe: dict[str, Any], entry: _Entry) -> tuple[str, str]:
-    refs = {ref.get("name"): ref for ref in recipe.get("componentRefs") or [] if isinstance(ref, dict)}
+    listed = recipe.get("componentRefs")
+    found = [ref for ref in (listed if isinstance(listed, list) else []) if isinstance(ref, dict)]
+    refs = {ref["name"]: ref for ref in found if isinstance(ref.get("name"), str)}
     names = [entry.component] if entry.component else [entry.name]
     names += [entry.name.removesuffix(suffix) for suffix in _SUFFIXES if entry.name.endswith(suffix)]
     ref = next((refs[name] for name in names if name in refs), None)

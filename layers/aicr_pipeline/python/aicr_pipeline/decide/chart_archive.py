@@ -7,6 +7,8 @@ extended headers of any declared size into memory, and follows GNU extensions no
 
 import gzip
 import hashlib
+import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ import yaml
 from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.yaml import PARSE_ERRORS
 
 MAX_FILE = 5 * 1024 * 1024
 MAX_TOTAL = 100 * 1024 * 1024
@@ -38,6 +41,8 @@ MAX_CHART_YAML = 256 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
 
 _CHUNK = 64 * 1024
+#: Upper case is refused later, with what to do; here only what could be a path.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True)
@@ -109,13 +114,19 @@ def parse_chart_yaml(text: bytes, source: str) -> Chart:
     """
     try:
         metadata = yaml.load(text, Loader=_ChartYamlLoader)  # noqa: S506 - a SafeLoader, narrowed
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (*PARSE_ERRORS, RecursionError) as error:
         raise _invalid(source, f"has a Chart.yaml that does not parse ({_first_line(error)})") from error
     if not isinstance(metadata, dict):
         raise _invalid(source, "has a Chart.yaml that is not a mapping")
     name, version = metadata.get("name"), metadata.get("version")
     if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
         raise _invalid(source, "has a Chart.yaml without a name or a version")
+    if not _NAME.fullmatch(name):
+        raise _invalid(source, f"calls itself {name[:80]!r}, which is no name of a chart")
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError) as error:
+        raise _invalid(source, f"has a Chart.yaml with a value that JSON cannot hold ({error})") from error
     return Chart(name=name, version=version, metadata=metadata)
 
 
@@ -245,14 +256,16 @@ def _extended_header(info: TarInfo, stream: _Bounded) -> dict[str, str]:
     found = {}
     while data.strip(NUL):
         head, _, _ = data.partition(b" ")
-        if not head.isdigit() or not len(head) + 1 < int(head) <= len(data):
+        if not head.isdigit() or len(head) > 9 or not len(head) + 1 < int(head) <= len(data):
             raise _invalid(stream.source, f"has a broken extended header {info.name!r}")
         record, data = data[len(head) + 1 : int(head)], data[int(head) :]
         key, _, value = record.rstrip(b"\n").partition(b"=")
         if key in (b"path", b"size") or key.startswith(b"GNU.sparse"):
             # A global path or a sparse map would make tools see different entries.
             if info.type == XGLTYPE or key.startswith(b"GNU.sparse"):
-                raise _invalid(stream.source, f"uses {key.decode()!r} in the header {info.name!r}")
+                raise _invalid(
+                    stream.source, f"uses {key.decode(errors='replace')!r} in the header {info.name!r}"
+                )
             found[key.decode()] = value.decode("utf-8", "surrogateescape")
     return found
 

@@ -54,7 +54,10 @@ def statement(bound: Bound) -> bytes:
             name=bound.rollout.name, execution=bound.execution, machine_version=bound.machine_version
         ),
         plan=BoundPlan(
-            digest=plan.desired_state_digest, from_digest=bound.rollout.from_plan, recipe=state.recipe
+            digest=plan.desired_state_digest,
+            from_digest=bound.rollout.from_plan,
+            recipe=state.recipe,
+            resolved_by=plan.recorded.run,
         ),
         pipeline=bound.pipeline,
         aicr_image_digest=state.aicr.image_digest,

@@ -17,6 +17,7 @@ import yaml
 from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.yaml import PARSE_ERRORS
 
 MAX_INDEX = 256 * 1024 * 1024
 #: JSON has no lines to cut at, so it is parsed whole and must be smaller.
@@ -99,7 +100,7 @@ def _items(chunks: Iterable[bytes], chart: str, version: str, source: str) -> li
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         parsed = yaml.load(block, Loader=_text_only(loader)) if block else []  # noqa: S506 - safe loaders
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (*PARSE_ERRORS, RecursionError) as error:
         what = str(error).partition("\n")[0]
         raise _unsupported(f"{source} lists chart {chart} in a form that does not parse ({what})") from error
     return _mappings(parsed)

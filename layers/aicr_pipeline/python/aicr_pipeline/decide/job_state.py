@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.aicr_job import EXIT_REASONS
 from aicr_pipeline.model.reasons import Reason
 
+#: How long a pod may fail to start.
+STUCK_AFTER = timedelta(minutes=5)
 _STUCK = ("ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
 
 
@@ -27,7 +31,7 @@ def has_failed(job: Mapping[str, Any]) -> bool:
     return _condition(job, "Failed") is not None
 
 
-def job_state(job: Mapping[str, Any] | None, pods: Iterable[Mapping[str, Any]]) -> JobState:
+def job_state(job: Mapping[str, Any] | None, pods: Iterable[Mapping[str, Any]], now: datetime) -> JobState:
     """Judge a Job; ``job`` is None when it is gone.
 
     The exit code of AICR decides the reason; a pod that never started has a clear cause of its own.
@@ -40,7 +44,7 @@ def job_state(job: Mapping[str, Any] | None, pods: Iterable[Mapping[str, Any]]) 
     pods = list(pods)
     failed = _condition(job, "Failed")
     if failed is None:
-        return _stuck(name, pods) or JobState("running")
+        return _stuck(name, pods, now) or JobState("running")
     for pod in pods:
         for status in _container_statuses(pod):
             code = ((status.get("state") or {}).get("terminated") or {}).get("exitCode")
@@ -60,9 +64,16 @@ def job_state(job: Mapping[str, Any] | None, pods: Iterable[Mapping[str, Any]]) 
     )
 
 
-def _stuck(name: str, pods: list[Mapping[str, Any]]) -> JobState | None:
-    """A pod that cannot start ends the wait at once for an image, never for a busy scheduler."""
+def _stuck(name: str, pods: list[Mapping[str, Any]], now: datetime) -> JobState | None:
+    """A pod whose container cannot start ends the wait after a while, long before the Job's deadline.
+
+    Not at once: a registry may hiccup, and the Job's own Secret comes a moment after it. Never for a
+    busy scheduler.
+    """
     for pod in pods:
+        created = pod["metadata"].get("creationTimestamp")
+        if created is None or now - parse_time(str(created)) < STUCK_AFTER:
+            continue
         for status in _container_statuses(pod):
             waiting = (status.get("state") or {}).get("waiting") or {}
             if waiting.get("reason") in _STUCK:

@@ -82,9 +82,9 @@ def read_plan(text: bytes, want: str) -> Plan:
     try:
         data = json.loads(text)
         found = desired_state_digest(data["desiredState"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, PipelineError) as error:
         raise PipelineError(
-            Reason.PlanUnreadable, f"Plan {want} is not a plan document: {error!r}."
+            Reason.PlanUnreadable, f"Plan {want} is not a plan document: {type(error).__name__}."
         ) from None
     if found != want or data.get("desiredStateDigest") != want:
         raise PipelineError(

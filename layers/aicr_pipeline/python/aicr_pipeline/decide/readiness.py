@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from aicr_pipeline.decide.application import carries
+from aicr_pipeline.decide.application import carries, same_but_nulls
 
 REFRESH = "argocd.argoproj.io/refresh"
 _ERRORS = ("InvalidSpecError", "ComparisonError", "SyncError", "UnknownError")
@@ -58,7 +58,7 @@ def readiness(application: Mapping[str, Any], digest: str, request_id: str | Non
         )
     sync = status.get("sync") or {}
     compared = sync.get("comparedTo") or {}
-    if not all(_same(compared.get(part), spec.get(part)) for part in ("source", "destination")):
+    if not all(same_but_nulls(compared.get(part), spec.get(part)) for part in ("source", "destination")):
         return _waiting(name, "Argo CD has not compared the current spec yet")
     if sync.get("status") != "Synced" or sync.get("revision") != digest:
         return _waiting(
@@ -74,22 +74,6 @@ def readiness(application: Mapping[str, Any], digest: str, request_id: str | Non
     if request_id is not None and str(status.get("reconciledAt", "")) < str(state["finishedAt"]):
         return _waiting(name, "health is from before the sync")
     return Readiness("ready", f"{name}: Synced and Healthy at {_short(digest)}")
-
-
-def _same(compared: Any, wanted: Any) -> bool:
-    """Equal but for nulls: the controller writes status by merge patch, which cannot carry one.
-
-    In Helm values a null is meant (it takes a default away), so it stays in the spec.
-    """
-    return bool(_without_nulls(compared) == _without_nulls(wanted))
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 def _operation_done(state: Mapping[str, Any], digest: str) -> bool:

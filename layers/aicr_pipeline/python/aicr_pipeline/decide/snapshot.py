@@ -24,7 +24,6 @@ class Snapshot:
     service: str | None
     accelerator: str | None
     os: str | None
-    os_version: str | None
     kubernetes_version: str
     node_count: int
     gpu_driver_state: str | None
@@ -51,7 +50,9 @@ def read_snapshot(text: bytes) -> Snapshot:
     fingerprint = data.get("fingerprint")
     missing = [name for name in _NEEDED if not _value(fingerprint, name)]
     nodes = str(_value(fingerprint, "nodeCount"))
-    missing += ["nodeCount"] if "nodeCount" not in missing and not nodes.isdecimal() else []
+    missing += (
+        ["nodeCount"] if "nodeCount" not in missing and not (nodes.isdecimal() and len(nodes) < 10) else []
+    )
     if missing:
         raise PipelineError(
             Reason.SnapshotIncomplete,
@@ -59,16 +60,12 @@ def read_snapshot(text: bytes) -> Snapshot:
             "Check the rights of ServiceAccount aicr-snapshot.",
         )
     metadata = data.get("metadata")
-    os_entry = fingerprint.get("os") if isinstance(fingerprint, dict) else None
     return Snapshot(
         digest=sha256(text),
         aicr_version=str(metadata.get("version", "")) if isinstance(metadata, dict) else "",
         service=_text(fingerprint, "service"),
         accelerator=_text(fingerprint, "accelerator"),
         os=_text(fingerprint, "os"),
-        os_version=str(os_entry["version"])
-        if isinstance(os_entry, dict) and os_entry.get("version")
-        else None,
         kubernetes_version=str(_value(fingerprint, "k8sVersion")),
         node_count=int(nodes),
         gpu_driver_state=_driver(data.get("measurements")),
@@ -133,7 +130,8 @@ def _text(fingerprint: Any, name: str) -> str | None:
 
 def _driver(measurements: Any) -> str | None:
     for measurement in measurements if isinstance(measurements, list) else []:
-        for subtype in measurement.get("subtypes") or [] if isinstance(measurement, dict) else []:
+        subtypes = measurement.get("subtypes") if isinstance(measurement, dict) else None
+        for subtype in subtypes if isinstance(subtypes, list) else []:
             data = subtype.get("data") if isinstance(subtype, dict) else None
             if isinstance(data, dict) and "driver-loaded" in data:
                 return "loaded" if data["driver-loaded"] in (True, "true") else "absent"

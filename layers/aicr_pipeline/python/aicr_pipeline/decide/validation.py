@@ -48,7 +48,7 @@ def _tests(report: bytes) -> list[dict[str, Any]]:
         tests = data["results"]["tests"]
         if data["reportFormat"] != "CTRF" or not isinstance(tests, list):
             raise TypeError("not a CTRF report")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PipelineError(
             Reason.AICRArtifactUnsupported, f"The validation report is not CTRF: {error!r}."
         ) from None
@@ -57,6 +57,10 @@ def _tests(report: bytes) -> list[dict[str, Any]]:
 
 def _words(test: dict[str, Any]) -> str:
     """The failing check's own words, cut for a message."""
-    said = test.get("message") or " ".join(str(line) for line in test.get("stdout") or [])
+    said = test.get("message") or _joined(test.get("stdout"))
     words = " ".join(str(said).split())[:300]
     return f"{test.get('name', 'unnamed')} ({test.get('status')}){': ' + words if words else ''}"
+
+
+def _joined(lines: Any) -> str:
+    return " ".join(str(line) for line in lines) if isinstance(lines, list) else ""

@@ -128,6 +128,7 @@ def _statement(envelope: Envelope) -> tuple[Statement, str]:
 def _subjects(statement: Statement) -> tuple[None, str]:
     """Subjects are what other tools match on; they must say what the predicate says."""
     binding = statement.predicate
+    _agrees_with_itself(binding)
     expected = {"plan": binding.plan.digest}
     expected |= {f"chart/{release.name}": release.manifest_digest for release in binding.releases}
     if binding.aicr_evidence is not None:
@@ -138,6 +139,25 @@ def _subjects(statement: Statement) -> tuple[None, str]:
     return None, f"{len(found)} subjects agree with the predicate"
 
 
+def _agrees_with_itself(binding: Binding) -> None:
+    """A statement whose parts contradict each other proves nothing, whoever signed it."""
+    validation, approval = binding.validation, binding.approval
+    if binding.qualifying != (not binding.not_qualifying_because):
+        raise ValueError("it qualifies and says why it does not, or the other way round")
+    if approval is not None and (approval.decision != "Approved" or not approval.by):
+        raise ValueError("its approval approves nothing")
+    if validation.mode == "Disabled":
+        if binding.qualifying:
+            raise ValueError("it qualifies without validation")
+        return
+    if validation.failed or validation.other or not validation.passed:
+        raise ValueError("the rollout succeeded, but its validation did not pass")
+    if validation.tests != validation.passed + validation.skipped or validation.report_digest is None:
+        raise ValueError("the counts of its validation do not add up")
+    if binding.aicr_evidence is None:
+        raise ValueError("its validation left no evidence of AICR's")
+
+
 def _plan(statement: Statement, text: bytes) -> tuple[None, str]:
     binding = statement.predicate
     plan = read_plan(text, binding.plan.digest)
@@ -145,8 +165,24 @@ def _plan(statement: Statement, text: bytes) -> tuple[None, str]:
     bound = {release.name: (release.content_digest, release.manifest_digest) for release in binding.releases}
     if bound != {name: (chart.content_digest, chart.manifest_digest) for name, chart in planned.items()}:
         raise ValueError("the plan's charts are not those of the statement")
-    if binding.aicr_image_digest != plan.desired_state.aicr.image_digest:
-        raise ValueError("the plan's AICR image is not the statement's")
+    state = plan.desired_state
+    named = {
+        "AICR image": (binding.aicr_image_digest, state.aicr.image_digest),
+        "AICR version": (binding.aicr_version, state.aicr.version),
+        "validator images": (binding.validator_images, state.validator_images),
+        "validation mode": (binding.validation.mode, state.validation),
+        "recipe": (binding.plan.recipe, state.recipe),
+        "releases": (
+            [
+                (release.name, release.namespace, release.chart, release.version)
+                for release in binding.releases
+            ],
+            [(r.name, r.namespace, r.chart.name, r.chart.version) for r in state.releases],
+        ),
+    }
+    for what, (said, planned_as) in named.items():
+        if said != planned_as:
+            raise ValueError(f"the plan's {what} and the statement's differ")
     return None, f"{binding.plan.digest}, recomputed from the file; {len(planned)} charts agree"
 
 

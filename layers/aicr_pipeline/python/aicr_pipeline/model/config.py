@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.base import Document, parse
 from aicr_pipeline.model.reasons import Reason
 
-_DURATION = re.compile(r"^(\d{1,9})(ms|s|m|h|d)$")
+_DURATION = re.compile(r"^([0-9]{1,9})(ms|s|m|h|d)$")
 _UNIT = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LOOPBACK = re.compile(r"^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$")
 
@@ -107,6 +107,19 @@ class Registry(Document):
         default_factory=dict, description="source prefix -> where to fetch instead"
     )
     plain_http: bool = False
+
+    @field_validator("upstreams")
+    @classmethod
+    def _addresses(cls, upstreams: dict[str, str]) -> dict[str, str]:
+        for source, address in upstreams.items():
+            plain = address.removeprefix("http://").split("/")[0] if address.startswith("http://") else ""
+            if not re.fullmatch(r"(https|oci)://\S+", source) or not re.fullmatch(
+                r"(https?|oci)://\S+", address
+            ):
+                raise ValueError(f"{source[:80]!r}: expected https:// or oci:// addresses on both sides")
+            if plain and not _LOOPBACK.match(plain):
+                raise ValueError(f"{source[:80]!r}: plain http is for loopback only")
+        return upstreams
 
     @property
     def host(self) -> str:
@@ -235,9 +248,29 @@ class ClusterConfig(Document):
     retention: Retention = Retention()
     development: bool = False
 
+    @property
+    def mints_credentials(self) -> bool:
+        """Whether Argo CD's registry token is ours to keep fresh.
+
+        Static credentials are an administrator's; the EKS capability reads ECR with its own role.
+        """
+        return self.registry.auth.provider == "aws" and self.engine.kind == "self-managed"
+
     @model_validator(mode="after")
     def _agree(self) -> Self:
         approvals = self.approvals
+        if self.engine.project == "default" or self.engine.repo_creds_secret.startswith("argocd-"):
+            raise ValueError(
+                "engine: project 'default' and Secrets 'argocd-*' are Argo CD's own; choose others"
+            )
+        own = {"aicr-system", "aicr-validation", "default", self.engine.namespace}
+        taken = sorted(own & {component.name for component in self.namespaces.components})
+        if taken:
+            raise ValueError(f"namespaces.components: {', '.join(taken)} cannot take releases; leave it out")
+        if not 0.1 <= seconds(self.sweep_interval) <= 60:
+            raise ValueError("sweepInterval: between 100ms and 60s")
+        if seconds(self.stabilization_window) > 7 * 86400:
+            raise ValueError("stabilizationWindow: at most 7d")
         if approvals.identity == "signed-in":
             raise ValueError(
                 "approvals.identity: 'signed-in' is not available in this version; use 'link' with "

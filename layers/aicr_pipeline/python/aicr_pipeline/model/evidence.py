@@ -32,6 +32,8 @@ class BoundPlan(_Lenient):
     digest: Digest
     from_digest: Digest | None = None
     recipe: str
+    #: The resolve that wrote the plan; the snapshot before the install is of that run.
+    resolved_by: str
 
 
 class BoundPipeline(_Lenient):

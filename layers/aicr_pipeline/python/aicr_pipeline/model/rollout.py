@@ -53,6 +53,8 @@ class Rollout(Document):
     cluster: str
     from_plan: Digest | None = None
     to_plan: Digest
+    #: False when a rollout after the from-plan's ended half-way: the cluster may be between two plans.
+    from_is_whole: bool = True
     number: Annotated[int, Field(ge=1)]
     created_at: str
     deadline: str

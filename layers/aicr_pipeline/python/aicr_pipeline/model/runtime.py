@@ -1,14 +1,17 @@
 """``ClusterRuntime``: the wish, and the only mutable input. One per cluster, named ``cluster``."""
 
+import json
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.base import Document, parse
 from aicr_pipeline.model.config import ImageByDigest
 from aicr_pipeline.model.reasons import Reason
 
+#: Of one override as JSON.
+MOST_OVERRIDE_CHARACTERS = 32_000
 #: Where the wish lives in the inbox bucket.
 RUNTIME_KEY = "runtimes/cluster.yaml"
 
@@ -71,6 +74,17 @@ class RuntimeAicr(Document):
     image: ImageByDigest
 
 
+def _small(value: JsonValue) -> JsonValue:
+    if len(json.dumps(value)) > MOST_OVERRIDE_CHARACTERS:
+        raise ValueError(f"more than {MOST_OVERRIDE_CHARACTERS} characters, which no argument of a Job takes")
+    return value
+
+
+#: A dotted path as AICR's ``--set-json component:path=value`` takes it: no ``=``, comma, space or control.
+OverridePath = Annotated[str, StringConstraints(pattern=r"^[^\s=,:\x00-\x1f\x7f]{1,256}$")]
+OverrideValue = Annotated[JsonValue, AfterValidator(_small)]
+
+
 class RuntimeSpec(Document):
     """See the field names; they are the operator's, the last three are ours."""
 
@@ -80,7 +94,7 @@ class RuntimeSpec(Document):
     placement: Placement
     validation: RuntimeValidation = RuntimeValidation()
     paused: bool = False
-    overrides: dict[Slug, dict[str, JsonValue]] = Field(default_factory=dict)
+    overrides: dict[Slug, dict[OverridePath, OverrideValue]] = Field(default_factory=dict)
     aicr: RuntimeAicr | None = None
 
 

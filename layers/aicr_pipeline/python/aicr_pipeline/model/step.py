@@ -10,13 +10,15 @@ from aicr_pipeline.model.base import Document
 class StepEvent(Document):
     """Payload of every Task. ``token`` is there for states that wait, ``item`` inside a Map."""
 
-    model_config = ConfigDict(extra="ignore", strict=False)
+    # A validation error must not repeat its input: the token is in it.
+    model_config = ConfigDict(extra="ignore", strict=False, hide_input_in_errors=True)
 
     state: str
     execution: str
     machine_version: str = "unknown"
     entered_at: str
     retries: int = 0
+    redrives: int = 0
     input: dict[str, Any] = Field(default_factory=dict)
     token: str | None = None
     item: dict[str, Any] | None = None
@@ -24,7 +26,7 @@ class StepEvent(Document):
     @property
     def order(self) -> str:
         """Tells a newer token of the same state from an older one."""
-        return f"{self.entered_at}#{self.retries:04d}"
+        return f"{self.redrives:04d}#{self.entered_at}#{self.retries:04d}"
 
     @property
     def waiter_id(self) -> str:

@@ -57,6 +57,13 @@ _Loader.add_implicit_resolver(
 )
 
 
+#: Beyond these no document means anything, and readers of JSON begin to refuse.
+MOST_LEVELS = 64
+
+#: What PyYAML raises for documents that are not sound; a tag such as ``!!int ""`` escapes as the others.
+PARSE_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)
+
+
 def load(text: str | bytes, reason: Reason, what: str, most_bytes: int = 1 << 20) -> Any:
     """One YAML document as JSON values.
 
@@ -70,11 +77,30 @@ def load(text: str | bytes, reason: Reason, what: str, most_bytes: int = 1 << 20
         raise PipelineError(Reason.ContentTooLarge, f"{what} has {size} bytes; the limit is {most_bytes}.")
     try:
         _refuse_aliases(text)
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made stricter
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made stricter
     except RecursionError:
         raise PipelineError(reason, f"{what} is nested too deeply.") from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except PARSE_ERRORS as error:
         raise PipelineError(reason, f"{what} is not valid YAML: {' '.join(str(error).split())}") from None
+
+    if _is_deeper(value, MOST_LEVELS):
+        raise PipelineError(reason, f"{what} is nested more than {MOST_LEVELS} levels deep.")
+    return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Level by level, without recursion: other readers of the document have limits of their own."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            item
+            for node in level
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _refuse_aliases(text: str | bytes) -> None:

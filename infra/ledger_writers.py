@@ -1,0 +1,25 @@
+"""Who writes which record of the ledger. The bucket itself refuses everybody else, administrators included.
+
+A decision that somebody put there by hand would otherwise count: the gate believes the ledger.
+"""
+
+#: Key patterns, and the functions that put such keys. A test compares this with the functions' rights.
+LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Plans", "plans/*", ("write_plan",)),
+    (
+        "Resolves",
+        "resolves/*",
+        ("read_bundle", "mirror_chart", "sweep_waiters", "start_rollout", "record_resolve", "record_stall"),
+    ),
+    ("Rollouts", "rollouts/*/rollout.json", ("start_rollout",)),
+    ("Reports", "rollouts/*/report.json", ("assess_transition",)),
+    ("Requests", "rollouts/*/request.json", ("request_approval",)),
+    ("Decisions", "rollouts/*/decision*", ("serve_approvals",)),
+    ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
+    ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
+    ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
+    ("Outcomes", "rollouts/*/outcome.json", ("record_outcome", "start_rollout")),
+    ("Told", "rollouts/*/told.json", ("record_outcome",)),
+    ("Stalls", "rollouts/*/stalls/*", ("record_stall",)),
+    ("Evidence", "evidence/*", ("bind_evidence",)),
+)

@@ -1,0 +1,248 @@
+"""The gate before each step: it opens for what the records say, and for nothing else."""
+
+import json
+from typing import Any
+
+import pytest
+from aicr_pipeline.actions.check_gate import check_gate
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
+from aicr_pipeline.clock import after
+from aicr_pipeline.decide.application import new_application
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
+
+from local.kube import APP_PROJECTS, APPLICATIONS
+from tests.functional.actions.support import BEGAN, DEADLINE, LEDGER, PLAN, ROLLOUT, Place, item, step
+from tests.unit.samples import config, plan, refused, sha
+
+RELEASE = PLAN.desired_state.releases[0]
+TO = {"toPlan": PLAN.desired_state_digest}
+
+
+def gate(place: Place, **changes: Any) -> dict[str, Any]:
+    given = {**TO, **changes.get("input", {})}
+    retries = changes.get("retries", 0)
+    made = step("Check gate", item=item(**changes.get("item", {})), token=None, input=given, retries=retries)
+    settings = changes.get("config", place.config)
+    return check_gate(made, settings, place.ledger, place.argocd, place.coordination, place.bus, place.clock)
+
+
+def installed(place: Place, **patch: Any) -> None:
+    """The release as the plan has it."""
+    body = new_application(RELEASE, place.config, PLAN.desired_state_digest, "demo-0/001-gpu-operator")
+    place.store.create(APPLICATIONS, body, namespace="argocd")
+    if patch:
+        place.set_application(RELEASE.name, patch)
+
+
+def fresh(place: Place, hours: float = 12) -> None:
+    """A token of ECR's, which lives twelve hours, with so many left."""
+    fact = {"mintedAt": after(BEGAN, (hours - 12) * 3600), "expiresAt": after(BEGAN, hours * 3600)}
+    place.coordination.put_fact(CREDENTIALS, fact)
+
+
+@pytest.fixture
+def ready(place: Place) -> Place:
+    place.approve(place.put_rollout(PLAN))
+    fresh(place)
+    return place
+
+
+def test_an_open_gate_twice(ready: Place) -> None:
+    assert gate(ready) == gate(ready) == {"open": True}
+
+
+def test_no_approval_is_asked_for_where_none_is_needed(place: Place) -> None:
+    report = place.put_rollout(PLAN)
+    place.s3.put_object(
+        Bucket=LEDGER, Key=rollout_key(ROLLOUT, "report"),
+        Body=json.dumps({**report.wire(), "approvalNeeded": False}).encode(),
+    )  # fmt: skip
+    fresh(place)
+    assert gate(place) == {"open": True}
+
+
+def test_the_state_before_is_not_believed(place: Place) -> None:
+    """The machine's data says Approved; the ledger has no decision."""
+    place.put_rollout(PLAN)
+    fresh(place)
+    with refused(Reason.RolloutFailed, "No approval is recorded"):
+        gate(place, input={"approval": {"decision": "Approved", "by": ["mallory"]}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"decision": "Rejected"}, Reason.RolloutRejected),
+        ({"requestDigest": sha("another question")}, Reason.RolloutFailed),
+        ({"expiresAt": after(BEGAN, 0)}, Reason.RolloutExpired),
+        ({"decision": "Sure"}, Reason.PlanUnreadable),
+        ({"by": ["mallory"]}, Reason.RolloutFailed),
+        ({"asked": {"minApprovals": 2}}, Reason.RolloutFailed),
+        ({"asked": {"digest": sha("another question")}}, Reason.RolloutFailed),
+    ],
+)
+def test_decisions_that_do_not_open_it(place: Place, changes: dict[str, Any], reason: Reason) -> None:
+    place.approve(place.put_rollout(PLAN), **changes)
+    fresh(place)
+    with refused(reason):
+        gate(place)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"fromPlan": sha("from")},
+        {"toPlan": sha("to")},
+        {"deadline": after(BEGAN, 99 * 3600)},
+        {"deadline": after(BEGAN, 0)},
+    ],
+    ids=["from", "to", "later", "earlier"],
+)
+def test_an_execution_of_something_else_than_was_recorded(ready: Place, given: dict[str, Any]) -> None:
+    with refused(Reason.StepUnknown, "not for what rollout", "nothing is written"):
+        gate(ready, input=given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"release": "no-such"}, {"release": "kai-scheduler"}, {"index": 2}, {"index": 3}, {"action": "Upgrade"}],
+    ids=["no such release", "another's index", "another's release", "no such index", "another action"],
+)
+def test_a_step_that_is_not_the_reports(ready: Place, given: dict[str, Any]) -> None:
+    with refused(Reason.StepUnknown, "has no step"):
+        gate(ready, item=given)
+
+
+def test_only_the_active_rollout_goes_on(ready: Place) -> None:
+    ready.coordination.take_lock("demo-99999999-1")
+    with refused(Reason.RolloutSuperseded, "demo-99999999-1 is the active one"):
+        gate(ready)
+    ready.coordination.drop_lock("demo-99999999-1")
+    assert gate(ready) == {"open": True}, "a table that was lost says nothing"
+    ready.coordination.take_lock(ROLLOUT)
+    assert gate(ready) == {"open": True}
+
+
+def unchanged(place: Place) -> dict[str, Any]:
+    place.approve(place.put_rollout(PLAN, before=PLAN))
+    fresh(place)
+    return {"item": {"action": "Unchanged"}, "input": {"fromPlan": PLAN.desired_state_digest}}
+
+
+def test_unchanged_and_in_place_opens(place: Place) -> None:
+    given = unchanged(place)
+    installed(place)
+    assert gate(place, **given) == {"open": True}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        None,
+        {"spec": {"project": "default"}},
+        {"spec": {"source": {"targetRevision": sha("x")}}},
+        {"spec": {"source": {"helm": {"valuesObject": {"replicas": 9}}}}},
+        {"spec": {"destination": {"namespace": "elsewhere"}}},
+    ],
+    ids=["gone", "project", "revision", "values", "namespace"],
+)
+def test_unchanged_but_not_in_place_is_drift(place: Place, patch: dict[str, Any] | None) -> None:
+    given = unchanged(place)
+    if patch is not None:
+        installed(place, **patch)
+    with refused(Reason.InventoryDrift, "gpu-operator", "Submit the runtime again"):
+        gate(place, **given)
+
+
+def test_what_changes_anyway_may_be_anything_before(ready: Place) -> None:
+    installed(ready, spec={"source": {"targetRevision": sha("x")}})
+    assert gate(ready) == {"open": True}
+
+
+def test_the_deadline_is_the_approved_one(ready: Place) -> None:
+    ready.later(6 * 3600)
+    with refused(Reason.RolloutExpired, DEADLINE):
+        gate(ready)
+
+
+def test_a_rollout_that_is_over_stays_over(ready: Place) -> None:
+    ready.end_rollout()
+    with refused(Reason.RolloutSuperseded, "is over: a newer plan"):
+        gate(ready)
+
+
+@pytest.mark.parametrize("hours", [0.25, 0.2, 0])
+def test_a_token_that_would_die_during_the_step_is_asked_for_and_waited_for(
+    place: Place, hours: float
+) -> None:
+    place.approve(place.put_rollout(PLAN))
+    fresh(place, hours)
+    with refused(Reason.RegistryCredentialsStale, "asked for again") as caught:
+        gate(place, retries=3)
+    assert caught.info.value.retry
+    with refused(Reason.RegistryCredentialsStale, "refresh_credentials") as caught:
+        gate(place, retries=4)
+    assert not caught.info.value.retry
+    assert place.events.types == ["Credentials Wanted"] * 2
+    fresh(place)
+    assert gate(place, retries=1) == {"open": True}
+
+
+def test_a_token_that_nobody_knows_of(place: Place) -> None:
+    place.approve(place.put_rollout(PLAN))
+    with refused(Reason.RegistryCredentialsUnavailable) as caught:
+        gate(place)
+    assert caught.info.value.retry, "the table may be lost; asking again rebuilds it"
+    assert place.events.details("Credentials Wanted") == [{"cluster": "demo", "rollout": ROLLOUT}]
+    with refused(Reason.RegistryCredentialsUnavailable) as caught:
+        gate(place, retries=4)
+    assert not caught.info.value.retry
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"engine.kind": "eks-capability"},
+        {"registry.auth": {"provider": "static", "secretArn": "arn:aws:secretsmanager:x"}},
+    ],
+)
+def test_credentials_that_somebody_else_keeps(place: Place, changes: dict[str, Any]) -> None:
+    place.approve(place.put_rollout(PLAN))
+    assert gate(place, config=config(**changes)) == {"open": True}
+
+
+def test_what_is_gone_or_foreign(ready: Place) -> None:
+    installed(ready, metadata={"labels": None})
+    with refused(Reason.ForeignObject):
+        gate(ready)
+    ready.store.delete(APP_PROJECTS, "aicr", namespace="argocd")
+    with refused(Reason.ProjectMissing):
+        gate(ready)
+
+
+def test_a_report_of_a_release_that_the_plan_lacks(place: Place) -> None:
+    report = place.put_rollout(PLAN).wire()
+    report["steps"][0]["release"] = "no-such"
+    place.s3.put_object(
+        Bucket=LEDGER,
+        Key=rollout_key(ROLLOUT, "report"),
+        Body=json.dumps({**report, "approvalNeeded": False}).encode(),
+    )
+    fresh(place)
+    with refused(Reason.StepUnknown, "has no release no-such"):
+        gate(place, item={"release": "no-such"})
+
+
+def test_a_report_to_another_plan(ready: Place) -> None:
+    report = ready.ledger.get_json(rollout_key(ROLLOUT, "report"))
+    body = json.dumps({**report, "toPlan": plan(recipe="other").desired_state_digest}).encode()
+    ready.s3.put_object(Bucket=LEDGER, Key=rollout_key(ROLLOUT, "report"), Body=body)
+    with refused(Reason.StepUnknown, "not for what rollout"):
+        gate(ready)
+
+
+def test_a_report_that_is_gone(place: Place) -> None:
+    place.start_rollout(PLAN)
+    with refused(Reason.PlanUnreadable, "lost its report"):
+        gate(place)

@@ -1,0 +1,58 @@
+"""The command that verifies evidence: its exit codes are what scripts read."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aicr_pipeline.decide.evidence import statement
+from aicr_pipeline.decide.verify import INVALID, Verdict
+from aicr_pipeline.verify import main
+
+from tests.unit.test_dsse import PEM
+from tests.unit.test_evidence import BOUND, PLAN_TEXT, SEALED, seal
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, data in {"e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x"}.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "dev").write_bytes(seal(statement(replace(BOUND, local_engine=True))))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["e", "--key", "k", "--plan", "p"], 0, "VALID"),
+        (["e", "--key", "k", "--plan", "p", "--require-qualifying"], 0, "VALID"),
+        (["dev", "--key", "k", "--plan", "p"], 0, "never qualifies a profile: it ran in the local engine"),
+        (["dev", "--key", "k", "--plan", "p", "--require-qualifying"], 1, "VALID, BUT NOT ENOUGH"),
+        (["bad", "--key", "k", "--plan", "p"], 2, "INVALID"),
+        (["e", "--key", "bad", "--plan", "p"], 2, "FAIL key"),
+        (["e", "--key", "k", "--plan", "bad"], 2, "FAIL plan"),
+        (["e", "--key", "k"], 3, "?    plan"),
+        (["none", "--key", "k"], 3, "no such file: none"),
+        (["e", "--key", "none", "--plan", "gone"], 3, "no such file: none, gone"),
+        (["e", "--key", "k", "--plan", "p", "--json"], 0, '"code": 0'),
+    ],
+)
+def test_exit_codes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    assert main(arguments) == code
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+
+
+def test_a_crash_is_not_exit_status_1(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crash(*_: object, **__: object) -> Verdict:
+        raise AttributeError("never seen before")
+
+    monkeypatch.setattr("aicr_pipeline.verify.verify", crash)
+    monkeypatch.chdir(folder)
+    assert main(["e", "--key", "k", "--plan", "p"]) == INVALID
+    assert "cannot be judged (AttributeError)" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""A cluster that runs already: a change writes what it changes, going back works, a newer wish replaces."""
+
+from pathlib import Path
+
+import pytest
+
+from local.kube import APPLICATIONS
+from tests.workflow.machine import Machine, machine, runtime
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("rollout-a")]
+
+
+def versions(running: Machine) -> dict[str, str]:
+    """What tells one write of an Application from the next: its own operation's request."""
+    found = {}
+    for item in running.pipeline.kube.store.list(APPLICATIONS, "argocd"):
+        info = item["status"]["operationState"]["operation"].get("info") or []
+        found[item["metadata"]["name"]] = next((entry["value"] for entry in info), "self-heal")
+    return found
+
+
+def rolled_out(running: Machine, wish: bytes, seen: int) -> str:
+    """Submit, approve, and return the rollout's name once it succeeded."""
+    sent = len(running.pipeline.aws.messages)
+    assert running.resolve(wish).status == "SUCCEEDED"
+    running.approve(after=sent)
+    ended = running.rollout(seen=seen)
+    assert ended.status == "SUCCEEDED", ended.cause
+    return ended.name
+
+
+def test_a_change_writes_only_what_it_changes_and_going_back_works(tmp_path: Path) -> None:
+    override = {"gpu-operator": {"driver.surprise": {"only": "here"}}}
+    with machine(tmp_path) as running:
+        first = rolled_out(running, runtime(), 0)
+        before = versions(running)
+        assert {request.split("/")[0] for request in before.values()} == {first}
+        second = rolled_out(running, runtime(overrides=override), 1)
+        after = versions(running)
+        written = {name for name, request in after.items() if request.startswith(second)}
+        # The gate of a changed component runs again; nothing else is touched.
+        assert written == {"gpu-operator", "gpu-operator-readiness"}
+        assert all(after[name] == before[name] for name in after if name not in written)
+        third = rolled_out(running, runtime() + b"# back\n", 2)
+        values = running.pipeline.kube.store.get(APPLICATIONS, "gpu-operator", "argocd")["spec"]["source"][
+            "helm"
+        ]
+        assert "surprise" not in values["valuesObject"]["driver"]
+        assert third.split("-")[1] == first.split("-")[1], "the same plan as the first"
+
+
+def test_a_newer_wish_supersedes_a_question_and_only_one_rollout_runs(tmp_path: Path) -> None:
+    with machine(tmp_path) as running:
+        for number in range(3):
+            running.pipeline.submit(runtime(overrides={"cert-manager": {"number": number}}))
+        arn = running.pipeline.machine("resolve")
+        executions = running.pipeline.aws.executions
+        running.wait(lambda: len(executions(arn)) >= 1, 60, "a resolve")
+        running.wait(lambda: all(e.status != "RUNNING" for e in executions(arn)), 120, "the resolves' ends")
+        announced = [
+            e for e in executions(arn) if e.status == "SUCCEEDED" and e.output["announcement"]["announced"]
+        ]
+        assert len(announced) == 1
+        running.link()
+        # While people are asked, another wish comes: the question goes, and a new one is asked.
+        sent = len(running.pipeline.aws.messages)
+        running.resolve(runtime(overrides={"cert-manager": {"number": 9}}))
+        arn = running.pipeline.machine("rollout")
+        running.wait(lambda: executions(arn)[0].status != "RUNNING", 100, "the end of the older rollout")
+        running.link(after=sent, timeout=100)
+        rollouts = executions(arn)
+        outcome = running.outcome(rollouts[0].name)
+        assert (outcome["outcome"], outcome["reason"]) == ("Superseded", "RolloutSuperseded")
+        assert [e.status for e in rollouts] == ["FAILED", "RUNNING"]
