@@ -52,7 +52,11 @@ def demo(*arguments: str, out: Path) -> subprocess.Popen[str]:
 
 
 def finished(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
-    said, _ = process.communicate(timeout=170)
+    try:
+        said, _ = process.communicate(timeout=170)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"the demo did not end: {process.communicate()[0][-4000:]}") from None
     summary = json.loads((out / "summary.json").read_text()) if (out / "summary.json").exists() else None
     assert process.returncode == 0, f"{said[-4000:]}\n{summary}"
     assert summary is not None
