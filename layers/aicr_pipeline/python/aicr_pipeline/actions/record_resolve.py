@@ -6,7 +6,7 @@ from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import told_key
 from aicr_pipeline.decide.ending import RESULTS, ended_with
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.step import StepEvent
 
@@ -36,4 +36,4 @@ def record_resolve(step: StepEvent, ledger: Ledger, bus: Bus, notifier: Notifier
         )
         # Last: a run that dies before this tells again, rather than nobody.
         ledger.put_once(told, b"{}")
-    return {"reason": str(reason), "message": message[:8000]}
+    return {"reason": str(reason), "message": message[:MOST_CHARACTERS]}
