@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(problem)
     # A terminated demo must end its children like an interrupted one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A shell that starts it in the background has it ignore interruptions.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     job = demo.Job(
         demo.options(
             cluster,

@@ -47,9 +47,9 @@ def test_bad_runtime_stalls_with_its_reason(running: Machine, wish: bytes, reaso
     ended = running.resolve(wish)
     assert (ended.status, ended.error) == ("FAILED", reason)
     assert words in (ended.cause or "")
-    # Nothing is half-written, and people were told.
+    # Nothing is half-written, and people were told: that mark is all there is of it.
     keys = [key for key in _ledger_keys(running) if ended.name in key]
-    assert keys == []
+    assert keys == [f"resolves/{ended.name}/told.json"]
     assert reason in (running.pipeline.aws.messages[-1].subject or "")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline.clock import now
 from aicr_pipeline.decide.aicr_job import PushTarget, registry_secret, render_job
 from aicr_pipeline.decide.job_state import job_state
 from aicr_pipeline.decide.snapshot import read_snapshot
@@ -222,6 +223,6 @@ def test_the_pipelines_render_job_fails_with_the_commands_code(bench: Cluster, r
         ("typo", Reason.AICRInvalidRequest, 2),
         ("login", Reason.AICRUnauthorized, 4),
     ):
-        state = job_state(bench.ended(name, "Failed"), [bench.pod(name)])
+        state = job_state(bench.ended(name, "Failed"), [bench.pod(name)], now())
         assert (state.state, state.reason, state.exit_code) == ("failed", reason, code)
         assert state.container == "bundle"
