@@ -1,6 +1,7 @@
 """``python -m local``: the main job on this machine. ``make demo`` sets everything up and calls it."""
 
 import argparse
+import ctypes
 import re
 import signal
 import sys
@@ -11,6 +12,7 @@ from rich.console import Console
 from local import demo
 
 _ROOT = Path(__file__).resolve().parents[1]
+_PR_SET_PDEATHSIG = 1
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")
 
 
@@ -32,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     problem = _problem(cluster, options)
     if problem is not None:
         parser.error(problem)
+    _end_with_parent()
     # A terminated demo must end its children like an interrupted one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A shell that starts it in the background has it ignore interruptions.
@@ -51,6 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
         return demo.run(job, Console())
     except KeyboardInterrupt:
         return 130
+
+
+def _end_with_parent() -> None:
+    """When make is killed, which cannot pass it on, the kernel terminates this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _problem(cluster: Path, options: argparse.Namespace) -> str | None:
