@@ -1,7 +1,6 @@
 """What the executions say about how far the work is: read from their histories, as the console does."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -76,13 +75,6 @@ def _steps(history: History) -> dict[str, StepProgress]:
             step = found[json.loads(details["output"])["release"]]
             step.seconds = (_time(event) - step.started).total_seconds()
     return found
-
-
-def states_of(history: History) -> Iterable[str]:
-    """Names of the states in the order they were entered."""
-    for event in history:
-        if event["type"].endswith("StateEntered"):
-            yield event["stateEnteredEventDetails"]["name"]
 
 
 def _time(event: dict[str, Any]) -> datetime:
