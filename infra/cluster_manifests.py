@@ -104,7 +104,7 @@ def _credentials(config: ClusterConfig) -> Iterable[Manifest]:
     Without the annotation that says when the token expires: the pipeline writes it, and applying these
     manifests again would then conflict.
     """
-    if config.registry.auth.provider != "aws" or config.engine.kind != "self-managed":
+    if not config.mints_credentials:
         return
     content = {"type": "oci", "url": config.registry.repository}
     yield {
