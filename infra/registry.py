@@ -1,10 +1,9 @@
 """ECR makes repositories on the first push, but only through a creation template for the prefix."""
 
+from aicr_pipeline.decide.ecr_host import EcrHost
 from aws_cdk import Stack
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
-
-from infra.ecr_host import EcrHost
 
 
 class Registry(Construct):

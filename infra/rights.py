@@ -6,9 +6,9 @@ A wildcard carries its reason (``why``), which becomes the acknowledgement of th
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aicr_pipeline.decide.ecr_host import EcrHost
 from aicr_pipeline.model.config import ClusterConfig
 
-from infra.ecr_host import EcrHost
 from infra.findings import Right
 
 _UNDER = "Keys under this prefix are named by what they hold; they cannot be listed in advance."

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from aicr_pipeline.model.config import ClusterConfig, seconds
 from aicr_pipeline.model.runtime import RUNTIME_KEY
 from aws_cdk import Annotations, ArnFormat, CfnOutput, Environment, Stack
@@ -18,7 +19,6 @@ from infra.cluster_access import ClusterAccess
 from infra.compute import LOG_RETENTION, Functions, Roles
 from infra.coordination import Coordination
 from infra.dead_letters import DeadLetters
-from infra.ecr_host import parse_ecr_host
 from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
 from infra.names import machine_name, metrics_namespace, partition_of

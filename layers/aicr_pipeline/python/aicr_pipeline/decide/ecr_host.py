@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 # <account>.dkr.ecr[-fips].<region>.<suffix>; dual-stack: <account>.dkr-ecr[-fips].<region>.on.<suffix>.
 _HOST = re.compile(
-    r"^(?P<account>\d{12})\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z]{2,4}(?:-[a-z]+)+-\d+)\."
+    r"(?P<account>\d{12})\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z]{2,4}(?:-[a-z]+)+-\d+)\."
     r"(?P<suffix>amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|on\.aws|on\.amazonwebservices\.com\.cn"
-    r"|on\.amazonwebservices\.eu|sc2s\.sgov\.gov|c2s\.ic\.gov)$"
+    r"|on\.amazonwebservices\.eu|sc2s\.sgov\.gov|c2s\.ic\.gov)",
+    re.ASCII,
 )
 _PARTITIONS = (
     ("cn-", "aws-cn"),
@@ -33,7 +34,7 @@ class EcrHost:
 
 def parse_ecr_host(host: str) -> EcrHost | None:
     """``111122223333.dkr.ecr.us-west-2.amazonaws.com`` and its like; None when it is no ECR host."""
-    match = _HOST.match(host)
+    match = _HOST.fullmatch(host)
     if match is None:
         return None
     region = match["region"]

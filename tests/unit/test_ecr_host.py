@@ -1,8 +1,7 @@
 """ECR hosts in every partition and form."""
 
 import pytest
-
-from infra.ecr_host import EcrHost, parse_ecr_host
+from aicr_pipeline.decide.ecr_host import EcrHost, parse_ecr_host
 
 
 @pytest.mark.parametrize(
@@ -34,6 +33,7 @@ def test_private_registries(host: str, partition: str, region: str) -> None:
         "11112222333.dkr.ecr.us-west-2.amazonaws.com",
         "111122223333.dkr.ecr.us-west-2.amazonaws.com.evil.example",
         "111122223333.dkr.ecr.us-west-2.amazonaws.com:443",
+        "111122223333.dkr.ecr.us-west-2.amazonaws.com\n",
     ],
 )
 def test_anything_else_is_not_ecr(host: str) -> None:
