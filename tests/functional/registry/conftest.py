@@ -62,17 +62,18 @@ def patient(*plain: str, attempts: int = 5) -> Patient:
 
 
 @contextmanager
-def docker_registry(folder: Path) -> Iterator[str]:
-    """Debian's docker-registry with basic auth; it picks a free port and says which."""
+def docker_registry(folder: Path, auth: str = "") -> Iterator[str]:
+    """Debian's docker-registry, with basic auth unless told else; it picks a free port and says which."""
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip(
             "docker-registry is not installed (apt-get install docker-registry): case not run against it"
         )
     (folder / "htpasswd").write_text(_HTPASSWD)
+    auth = auth or f"{{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}"
     (folder / "config.yml").write_text(
         f"version: 0.1\nlog: {{level: info}}\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
-        f"http: {{addr: '127.0.0.1:0'}}\nauth: {{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}\n"
+        f"http: {{addr: '127.0.0.1:0'}}\nauth: {auth}\n"
     )
     log = folder / "log"
     with log.open("w") as sink:

@@ -121,6 +121,7 @@ class Authorization:
         self._counters = counters
         self._clock = clock
         self._bearer: tuple[str, float] | None = None
+        self._scope: frozenset[str] = frozenset()
         self._renewed = False
 
     def headers(self) -> dict[str, str]:
@@ -151,8 +152,12 @@ class Authorization:
             return self._credentials.get() != before
         if status == 401 and challenge and challenge.lower().startswith("bearer "):
             fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
-            if "realm" in fields:
-                return self._fetch_token(fields)
+            if "realm" not in fields:
+                return False
+            # A service leaves out what it refuses. Asked again for the same, it leaves out the same.
+            if fields.get("error") == "insufficient_scope" and self._parts(fields) == self._scope:
+                return False
+            return self._fetch_token(fields)
         return False
 
     def _fetch_token(self, fields: dict[str, str]) -> bool:
@@ -182,7 +187,12 @@ class Authorization:
         if not isinstance(token, str) or not token:
             return False
         self._bearer = (token, self._clock() + lifetime * 0.9)
+        self._scope = self._parts(fields)
         return True
+
+    def _parts(self, fields: Mapping[str, str]) -> frozenset[str]:
+        """A scope without its order, which registries change from answer to answer."""
+        return frozenset(re.split("[:, ]", fields.get("scope", "")))
 
 
 def basic(user: str, password: str) -> str:
