@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from aicr_pipeline.model import yaml
+from aicr_pipeline.model.armor import armored_public_keys
 from aicr_pipeline.model.base import Document, parse
 from aicr_pipeline.model.reasons import Reason
 
@@ -93,6 +94,17 @@ class RegistryAuth(Document):
         return self
 
 
+class ProvenanceSource(Document):
+    """Charts of this source are mirrored only with provenance that one of these keys signed."""
+
+    source: Annotated[
+        str, StringConstraints(pattern=r"^(https|oci)://[A-Za-z0-9.-]+(:\d{1,5})?(/\S*)?$", max_length=1024)
+    ]
+    keys: Annotated[str, AfterValidator(armored_public_keys)] = Field(
+        max_length=512 * 1024, description="ASCII-armored public keys, one block or several"
+    )
+
+
 class Registry(Document):
     """The runtime registry: one prefix per cluster, written by nobody else."""
 
@@ -105,6 +117,9 @@ class Registry(Document):
     auth: RegistryAuth = RegistryAuth()
     upstreams: dict[str, str] = Field(
         default_factory=dict, description="source prefix -> where to fetch instead"
+    )
+    provenance: tuple[ProvenanceSource, ...] = Field(
+        default=(), max_length=100, description="sources whose charts must be signed, and by whom"
     )
     plain_http: bool = False
 
@@ -120,6 +135,17 @@ class Registry(Document):
             if plain and not _LOOPBACK.match(plain):
                 raise ValueError(f"{source[:80]!r}: plain http is for loopback only")
         return upstreams
+
+    @field_validator("provenance")
+    @classmethod
+    def _each_once(cls, provenance: tuple[ProvenanceSource, ...]) -> tuple[ProvenanceSource, ...]:
+        sources = [entry.source.rstrip("/").lower() for entry in provenance]
+        twice = sorted({source for source in sources if sources.count(source) > 1})
+        if twice:
+            raise ValueError(
+                f"named twice: {', '.join(twice)[:200]}; put all keys of a source into one entry"
+            )
+        return provenance
 
     @property
     def host(self) -> str:
