@@ -1,4 +1,4 @@
-"""Bearer tokens against the real thing: Debian's docker-registry checks what a token service on loopback signs."""
+"""Bearer tokens: Debian's docker-registry checks what a token service on loopback signs."""
 
 import time
 from collections.abc import Iterator

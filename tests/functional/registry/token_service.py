@@ -1,4 +1,4 @@
-"""A token service as publishers run beside their registries: JSON Web Tokens that Debian's docker-registry checks.
+"""A token service as publishers run beside their registries: its JSON Web Tokens are checked for real.
 
 The form is the distribution project's ("Token Authentication Implementation"): RS256, the signing certificate
 in ``x5c``, and what may be done in the claim ``access``.
