@@ -64,8 +64,8 @@ deploy: $(READY) layer ## deploy the stack of a cluster, with your AWS credentia
 cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-side -f - [CLUSTER=]
 	@$(BIN)/python -m infra.cluster_manifests $(CLUSTER)
 
-bench: $(READY) ## import times of the handlers, and what the demo takes
-	@$(BIN)/python -m tests.bench
+bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
+	@$(BIN)/python -m tests.bench $(PART)
 
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,12 +1,7 @@
-"""``make bench``: what a cold start imports, and what the whole demo takes; says what is over budget.
+"""What the whole demo takes: seconds, memory, and the counts that need no clock."""
 
-Times depend on the machine, so no test holds them; budgets are for an idle machine of two cores.
-"""
-
-import compileall
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,50 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.functions import FUNCTIONS
+from tests.bench.imports import LAYER, ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-LAYER = ROOT / "layers" / "aicr_pipeline" / "python"
-PLAIN_MS, KUBERNETES_MS = 400, 900
 DEMO_SECONDS, DEMO_MB = 60, 1500
-ROUNDS = 5
-
-_IMPORT = (
-    "import sys, time; sys.path[:0] = [{folder!r}, {layer!r}]; t = time.perf_counter(); import handler; "
-    "k = 'kubernetes' not in sys.modules and {kubernetes}\n"
-    "if k: import kubernetes.client\n"
-    "print(time.perf_counter() - t)"
-)
-
-
-def import_ms(folder: Path, kubernetes: bool) -> float:
-    """Median milliseconds to import a handler, with what it imports at its first call counted in."""
-    code = _IMPORT.format(folder=str(folder), layer=str(LAYER), kubernetes=kubernetes)
-    environment = {**os.environ, "POWERTOOLS_SERVICE_NAME": "bench", "POWERTOOLS_METRICS_NAMESPACE": "Bench"}
-    times = [
-        float(
-            subprocess.run(
-                [sys.executable, "-c", code], env=environment, capture_output=True, check=True
-            ).stdout
-        )
-        for _ in range(ROUNDS)
-    ]
-    return statistics.median(times) * 1000
-
-
-def imports() -> bool:
-    """All handlers; whether all are within their budget."""
-    compileall.compile_dir(LAYER, quiet=1)
-    fits = True
-    print(f"{'function':22} {'import':>8} {'budget':>8}")
-    for function in FUNCTIONS:
-        folder = ROOT / "functions" / function.name
-        compileall.compile_dir(folder, quiet=1)
-        taken = import_ms(folder, function.faces_kubernetes)
-        budget = KUBERNETES_MS if function.faces_kubernetes else PLAIN_MS
-        fits &= taken <= budget
-        print(f"{function.name:22} {taken:5.0f} ms {budget:5} ms{'' if taken <= budget else '  over'}")
-    return fits
 
 
 def family(pid: int) -> Iterator[int]:
@@ -112,9 +66,3 @@ def demo() -> bool:
     print(f"  resolve: {resolve['transitions']} transitions, {resolve['historyEvents']} events")
     print(f"  mirror:  {summary['mirror']['requests']} requests, {summary['mirror']['bytes']} bytes")
     return bool(summary["outcome"] == "Succeeded" and seconds <= DEMO_SECONDS and peak[0] <= DEMO_MB)
-
-
-if __name__ == "__main__":
-    within = [imports(), demo()]
-    print("\nwithin the budgets" if all(within) else "\nover a budget")
-    sys.exit(0 if all(within) else 1)
