@@ -5,7 +5,7 @@ Importing this costs time; only what meets a keyring does.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pysequoia
 from pysequoia import Cert
@@ -14,6 +14,8 @@ from pysequoia.packet import HashAlgorithm, Packet, PacketPile, SignatureType, T
 from aicr_pipeline.model.armor import blocks_of
 
 _UNSAFE = ((HashAlgorithm.MD5, "MD5"), (HashAlgorithm.RipeMD, "RIPEMD-160"), (HashAlgorithm.SHA1, "SHA-1"))
+#: By how much the signer's clock may be ahead. Sequoia's own tolerance.
+_AHEAD = timedelta(minutes=30)
 
 
 class SignatureError(ValueError):
@@ -145,7 +147,7 @@ def _unsound(signature: bytes, now: datetime) -> str | None:
         weak = next((name for algorithm, name in _UNSAFE if packet.hash_algorithm == algorithm), None)
         if weak:
             return f"has a signature over {weak}, which is not safe any more"
-        if packet.signature_created and packet.signature_created > now:
+        if packet.signature_created and packet.signature_created > now + _AHEAD:
             return f"has a signature dated {packet.signature_created:%Y-%m-%d}, which is in the future"
         if packet.signature_expiration_time and packet.signature_expiration_time <= now:
             return f"has a signature that expired on {packet.signature_expiration_time:%Y-%m-%d}"

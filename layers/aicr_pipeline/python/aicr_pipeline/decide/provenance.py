@@ -124,6 +124,11 @@ def judge(
     return require_signed(provenance, keys, chart, digest, source, now)
 
 
+def looks_signed(answer: bytes) -> bool:
+    """Whether an answer is a clear-signed message at all: servers send pages with status 200."""
+    return answer.lstrip(b" \t\r\n").startswith(_BEGIN.encode())
+
+
 def require_listed(provenance: bytes, chart: Chart, digest: str, source: str) -> None:
     """Without a keyring: refuse what is no provenance file, or one of another archive.
 
