@@ -20,6 +20,11 @@ from aicr_pipeline.model.reasons import Reason
 
 EXPIRED = "authorization token has expired"
 
+#: botocore's names for having no identity in AWS at all, which waiting does not change.
+_NO_IDENTITY = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "UnauthorizedSSOTokenError", "SSOTokenLoadError"}
+)
+
 
 class Credentials(Protocol):
     """A user and password for one registry."""
@@ -98,10 +103,8 @@ def aws_error(error: Exception, doing: str) -> PipelineError:
     code = response.get("Error", {}).get("Code", type(error).__name__)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     passing = status >= 500 or not response or "Throttl" in code or code == "TooManyRequestsException"
-    kind = TransientError if passing else PipelineError
-    return kind(
-        Reason.RegistryCredentialsUnavailable, f"{doing}: AWS answered {code}; check the function's role."
-    )
+    kind = TransientError if passing and code not in _NO_IDENTITY else PipelineError
+    return kind(Reason.RegistryCredentialsUnavailable, f"{doing}: AWS answered {code}; check our role there.")
 
 
 class Authorization:
