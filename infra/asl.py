@@ -24,6 +24,8 @@ RETRY = [
             "Sandbox.Timedout",
             "TransientError",
             "ObjectConflictError",
+            "ThrottledError",
+            "UnreachableError",
         ],
         "IntervalSeconds": 1,
         "BackoffRate": 2,
@@ -33,6 +35,15 @@ RETRY = [
     },
     # Somebody else's operation on an Application is waited for, about half an hour.
     {"ErrorEquals": ["OperationInFlightError"], "IntervalSeconds": 20, "BackoffRate": 1, "MaxAttempts": 90},
+    # Registry credentials that were asked for come within seconds, or when what keeps them away is gone.
+    # The action gives up before the last of these attempts, and says why.
+    {
+        "ErrorEquals": ["CredentialsComingError"],
+        "IntervalSeconds": 1,
+        "BackoffRate": 1.5,
+        "MaxAttempts": 45,
+        "MaxDelaySeconds": 20,
+    },
 ]
 
 

@@ -84,7 +84,7 @@ def test_addresses_are_joined_and_rewritten(publisher: Publisher, written: str, 
     publisher.index(publisher.entry(urls=[written]))
     publisher.fake.on(f"^GET {asked}$", Reply(200, ARCHIVE))
     assert publisher.mirror().pushed
-    assert [one.headers["Accept-Encoding"] for one in publisher.fake.seen] == ["identity"] * 2
+    assert [one.headers["Accept-Encoding"] for one in publisher.fake.seen] == ["identity"] * 3
 
 
 def test_relative_addresses_follow_the_index_to_where_it_moved(publisher: Publisher, other: Fake) -> None:
@@ -93,7 +93,7 @@ def test_relative_addresses_follow_the_index_to_where_it_moved(publisher: Publis
     )
     other.on("index.yaml", Reply(200, yaml.safe_dump({"entries": {"app": [publisher.entry()]}}).encode()))
     other.on("^GET /new/app.tgz", Reply(200, ARCHIVE))
-    assert publisher.mirror("app", "1.2.3", other.host).requests == 9
+    assert publisher.mirror("app", "1.2.3", other.host).requests == 10
 
 
 def test_addresses_are_tried_in_order(publisher: Publisher) -> None:
@@ -106,6 +106,7 @@ def test_addresses_are_tried_in_order(publisher: Publisher) -> None:
         "GET /stable/gone.tgz",
         "GET /stable/page.tgz",
         "GET /stable/app.tgz",
+        "GET /stable/app.tgz.prov",
     ]
 
 

@@ -99,10 +99,12 @@ def signer() -> "Signer":
 
 @cache
 def ecr() -> "EcrCredentials":
-    """ECR tokens with this function's rights."""
+    """ECR tokens with this function's rights, from the registry's own region: elsewhere they are no good."""
     from aicr_pipeline.adapters.ecr import EcrCredentials
+    from aicr_pipeline.decide.ecr_host import parse_ecr_host
 
-    return EcrCredentials(aws.client("ecr"), now)
+    host = parse_ecr_host(config().registry.host)
+    return EcrCredentials(aws.client("ecr", host.region if host else None), now)
 
 
 @cache
@@ -125,5 +127,10 @@ def registry() -> "Destination":
 
     wanted = config().registry
     return Destination(
-        wanted.host, wanted.prefix, Transport(plain_hosts(wanted)), registry_credentials(), wanted.upstreams
+        wanted.host,
+        wanted.prefix,
+        Transport(plain_hosts(wanted)),
+        registry_credentials(),
+        wanted.upstreams,
+        provenance=wanted.provenance,
     )

@@ -5,20 +5,23 @@ believed only after the archive itself has been read.
 """
 
 import hashlib
+import io
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
-from aicr_pipeline.adapters.http import Counters, Transport
+from aicr_pipeline.adapters.http import Answer, Counters, Transport
 from aicr_pipeline.adapters.registry import Manifest, Repository, parse_reference
+from aicr_pipeline.adapters.registry_auth import Credentials, basic
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError
 from aicr_pipeline.decide.chart_archive import GZIP_MAGIC, MAX_TOTAL, Chart, read_chart, require_identity
-from aicr_pipeline.decide.chart_package import CONFIG_TYPE, CONTENT_TYPE, tag_of
+from aicr_pipeline.decide.chart_package import CONFIG_TYPE, CONTENT_TYPE, digest_of, tag_of
 from aicr_pipeline.decide.helm_index import IndexEntry, find_version
+from aicr_pipeline.decide.provenance import MAX_PROVENANCE
 from aicr_pipeline.decide.upstreams import rewrite
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
@@ -31,8 +34,14 @@ if TYPE_CHECKING:
 _IN_MEMORY = 4 * 1024 * 1024
 _MAX_CONFIG = 1024 * 1024
 _MAX_LAYERS = 8
+_SIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
+
+
+def anonymous(host: str) -> Credentials | None:
+    """The credentials for a publisher's host: none. What a bundle names is public."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,15 @@ class Blob:
     digest: str
     size: int
     file: BinaryIO
+
+
+@dataclass(frozen=True)
+class FetchedChart:
+    """An archive that is in hand and judged, and its provenance file where there is one."""
+
+    archive: Blob
+    chart: Chart
+    provenance: Blob | None
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,8 @@ class RegistryChart:
     """A chart in a publisher's registry: its manifest, and the blobs that manifest names."""
 
     source: "UpstreamSource"
+    #: As the bundle names it, before any rewriting.
+    address: str
     name: str
     tag: str
     manifest: Manifest
@@ -90,11 +110,14 @@ class ChartSources:
         ``registry.upstreams``: prefix to the address that is asked instead.
     counters:
         Counts every request made here.
+    credentials:
+        Who we are to a publisher's host; to nobody anything by default.
     """
 
     transport: Transport
     upstreams: Mapping[str, str] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
+    credentials: Callable[[str], Credentials | None] = anonymous
 
     def find_indexed(self, source: "UpstreamSource") -> IndexedChart:
         """Look one version up in an https repository: one request, redirects apart.
@@ -107,7 +130,9 @@ class ChartSources:
         """
         url = rewrite(source.repo, self.upstreams).rstrip("/") + "/index.yaml"
         doing = f"Reading the chart index {url}"
-        answer = self.transport.send("GET", url, doing=doing, counters=self.counters, headers=_IDENTITY)
+        answer = self.transport.send(
+            "GET", url, doing=doing, counters=self.counters, headers=self._headers(url)
+        )
         if answer.status != 200:
             answer.discard()
             raise _refused(doing, answer.status)
@@ -117,8 +142,8 @@ class ChartSources:
         urls = tuple(urljoin(answer.url, written) for written in entry.urls)
         return IndexedChart(source, entry, urls)
 
-    def fetch_indexed(self, found: IndexedChart) -> tuple[Blob, Chart]:
-        """Fetch and judge the archive, trying its addresses in order.
+    def fetch_indexed(self, found: IndexedChart) -> tuple[Blob, Chart, str]:
+        """Fetch and judge the archive, trying its addresses in order; with the address that had it.
 
         Raises
         ------
@@ -128,9 +153,10 @@ class ChartSources:
             ``ChartInvalid``, ``ContentTooLarge``, or the last address's problem when none works.
         """
         problems: list[PipelineError] = []
+        index = rewrite(found.source.repo, self.upstreams)
         for url in found.urls:
             try:
-                blob = self._download(rewrite(url, self.upstreams))
+                blob = self._download(rewrite(url, self.upstreams), index)
             except PipelineError as error:
                 problems.append(error)
                 continue
@@ -140,7 +166,7 @@ class ChartSources:
                     f"Fetching chart {found.source.chart} {found.source.version} from {_plain(url)}: "
                     f"the index lists {found.entry.digest}, the archive is {blob.digest}; ask its publisher.",
                 )
-            return blob, _judged(blob, found.source.chart, found.source.version, _plain(url))
+            return blob, judged(blob, found.source.chart, found.source.version, _plain(url)), url
         passing = [error for error in problems if isinstance(error, TransientError)]
         raise (passing or problems)[-1]
 
@@ -156,41 +182,65 @@ class ChartSources:
         """
         address = source.chart if source.chart.startswith("oci://") else f"{source.repo}/{source.chart}"
         reference = parse_reference(rewrite(address, self.upstreams))
-        repository = Repository(self.transport, reference, None, self.counters)
+        credentials = self.credentials(reference.host)
+        repository = Repository(self.transport, reference, credentials, self.counters)
         version = source.version
         for wanted in (version, version[1:] if version.startswith("v") else f"v{version}"):
             tag = tag_of(wanted)
             manifest = repository.get_manifest(tag)
             if manifest:
-                config, layers = _chart_parts(manifest, f"{reference}:{tag}")
+                config, layers = chart_parts(manifest, f"{reference}:{tag}")
                 content = next(layer for layer in layers if layer.media_type == CONTENT_TYPE)
                 name = address.rstrip("/").rpartition("/")[2]
-                return RegistryChart(source, name, tag, manifest, config, content, layers, repository)
+                return RegistryChart(
+                    source, address, name, tag, manifest, config, content, layers, repository
+                )
         raise _unsupported(f"{reference} has no version {version}; check the bundle's upstream")
 
     def fetch_from_registry(self, found: RegistryChart) -> tuple[tuple[Blob, ...], Chart]:
         """Fetch config and layers, one request each, and judge the archive among them."""
-        blobs = {part.digest: self._fetch(found.repository, part) for part in (found.config, *found.layers)}
+        blobs = {part.digest: fetch_blob(found.repository, part) for part in (found.config, *found.layers)}
         archive = blobs[found.content.digest]
-        chart = _judged(
-            archive, found.name, found.source.version, f"{found.repository.reference}:{found.tag}"
-        )
+        chart = judged(archive, found.name, found.source.version, f"{found.repository.reference}:{found.tag}")
         return tuple(blobs.values()), chart
 
-    def _fetch(self, repository: Repository, part: Descriptor) -> Blob:
-        file = _spool()
-        repository.get_blob(part.digest, part.size, file)
-        return Blob(part.digest, part.size, file)
+    def fetch_provenance(self, found: IndexedChart, urls: Iterable[str]) -> Blob | None:
+        """The provenance file beside the archive, at the first of its addresses that has one, or None."""
+        index = rewrite(found.source.repo, self.upstreams)
+        fetched = (self._provenance(rewrite(url, self.upstreams), index) for url in urls)
+        return next((blob for blob in fetched if blob is not None), None)
 
-    def _download(self, url: str) -> Blob:
+    def _provenance(self, url: str, index: str) -> Blob | None:
+        """``<archive>.prov`` (Helm's rule). Most charts have none, and servers say that in many ways."""
+        address = urlsplit(url)
+        url = address._replace(path=f"{address.path}.prov").geturl()
+        doing = f"Fetching the provenance file {_plain(url)}"
+        answer = self._get(url, index, doing)
+        if answer.status != 200:
+            answer.discard()
+            return None
+        content = answer.read(MAX_PROVENANCE)
+        # Pages in place of a 404 are common; what begins as a signed message is judged later.
+        return in_memory(content) if content and content.lstrip().startswith(_SIGNED) else None
+
+    def _get(self, url: str, index: str, doing: str) -> Answer:
+        # An index may name any host; only its own learns who we are.
+        headers = self._headers(url) if _same_origin(url, index) else _IDENTITY
+        return self.transport.send("GET", url, doing=doing, counters=self.counters, headers=headers)
+
+    def _headers(self, url: str) -> dict[str, str]:
+        credentials = self.credentials(urlsplit(url).netloc)
+        return _IDENTITY | ({"Authorization": basic(*credentials.get())} if credentials else {})
+
+    def _download(self, url: str, index: str) -> Blob:
         doing = f"Fetching the chart archive {_plain(url)}"
         if urlsplit(url).scheme not in ("https", "http"):
             raise _unsupported(f"{doing}: the index lists no https address; name the OCI source")
-        answer = self.transport.send("GET", url, doing=doing, counters=self.counters, headers=_IDENTITY)
+        answer = self._get(url, index, doing)
         if answer.status != 200:
             answer.discard()
             raise _refused(doing, answer.status)
-        file, digest, size = _spool(), hashlib.sha256(), 0
+        file, digest, size = spool(), hashlib.sha256(), 0
         for chunk in answer.chunks():
             if size == 0 and not chunk.startswith(GZIP_MAGIC):
                 what = "an HTML page" if chunk.lstrip()[:1] == b"<" else "something that is not gzip"
@@ -223,20 +273,34 @@ def plain_hosts(registry: "Registry") -> frozenset[str]:
     return frozenset(hosts)
 
 
-def content_digest(manifest: Manifest, source: str) -> str:
-    """The digest of the chart archive that a manifest names."""
-    return next(part.digest for part in _chart_parts(manifest, source)[1] if part.media_type == CONTENT_TYPE)
+def layer_of(layers: Iterable[Descriptor], media_type: str) -> Descriptor | None:
+    """The first layer of a media type."""
+    return next((layer for layer in layers if layer.media_type == media_type), None)
 
 
-def _judged(blob: Blob, name: str, version: str, source: str) -> Chart:
+def fetch_blob(repository: Repository, part: Descriptor) -> Blob:
+    """Fetch what a manifest names, checked against it; one request, a token's two apart."""
+    file = spool()
+    repository.get_blob(part.digest, part.size, file)
+    return Blob(part.digest, part.size, file)
+
+
+def judged(blob: Blob, name: str, version: str, source: str) -> Chart:
+    """Read an archive through; it must be sound, and the chart that was asked for."""
     blob.file.seek(0)
     chart = read_chart(blob.file, source)
     require_identity(chart, name, version, source)
     return chart
 
 
-def _chart_parts(manifest: Manifest, source: str) -> tuple[Descriptor, tuple[Descriptor, ...]]:
-    """Config and layers of a manifest that holds exactly one chart (Helm's OCI media types)."""
+def chart_parts(manifest: Manifest, source: str) -> tuple[Descriptor, tuple[Descriptor, ...]]:
+    """Config and layers of a manifest that holds exactly one chart (Helm's OCI media types).
+
+    Raises
+    ------
+    PipelineError
+        ``ChartSourceUnsupported`` for anything else, an image for example; ``ContentTooLarge``.
+    """
     try:
         document = json.loads(manifest.content)
         config = _descriptor(document["config"])
@@ -265,8 +329,18 @@ def _descriptor(value: Any) -> Descriptor:
     return Descriptor(str(media_type), digest, size)
 
 
-def _spool() -> BinaryIO:
+def in_memory(content: bytes) -> Blob:
+    """Bytes as a blob."""
+    return Blob(digest_of(content), len(content), io.BytesIO(content))
+
+
+def spool() -> BinaryIO:
+    """A file that stays in memory while it is small."""
     return cast(BinaryIO, tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
+
+
+def _same_origin(one: str, other: str) -> bool:
+    return urlsplit(one)[:2] == urlsplit(other)[:2]
 
 
 def _plain(url: str) -> str:

@@ -5,9 +5,13 @@ connections, but no identity; who asks is said with each request.
 
 urllib3 rather than ``requests``: bodies stream both ways, nothing is decoded or retried behind our
 back, and it is what boto3 has already imported.
+
+Certificates are judged by OpenSSL's own list: a site with an authority of its own names it in the environment
+variable ``SSL_CERT_FILE`` (one PEM file) or ``SSL_CERT_DIR``, as for every other tool.
 """
 
 import random
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +30,15 @@ RETRYABLE = frozenset({429, 500, 502, 503, 504})
 MAX_REDIRECTS = 5
 MAX_ERROR_BODY = 64 * 1024
 CHUNK = 256 * 1024
+_AGAIN = "; it will be tried again later."
+
+
+class UnreachableError(TransientError):
+    """A host does not answer, or answers with its own failure. The message names it."""
+
+
+class ThrottledError(TransientError):
+    """A host asks us to slow down, for longer than one request waits."""
 
 
 @dataclass
@@ -61,12 +74,15 @@ class Transport:
         registry or of ``registry.upstreams``. Everything else is https.
     patience, sleep, pick:
         How retries wait; tests pass a clock of their own.
+    on_exchange:
+        Told of each request on the wire: method, address without its query, status (0 without an answer).
     """
 
     plain_hosts: frozenset[str] = frozenset()
     patience: Patience = Patience()
     sleep: Callable[[float], None] = time.sleep
     pick: Callable[[float, float], float] = random.uniform
+    on_exchange: Callable[[str, str, int], None] = lambda method, address, status: None
     _pool: urllib3.PoolManager = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -97,6 +113,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         body: bytes | BinaryIO | None = None,
         size: int = 0,
+        pace: Callable[[], None] | None = None,
     ) -> "Answer":
         """Send one request until it is answered with something final.
 
@@ -108,6 +125,8 @@ class Transport:
             An ``Authorization`` among them goes to the url's own host only.
         body, size:
             Bytes, or a file of ``size`` bytes that is rewound for each attempt.
+        pace:
+            Called before each attempt; waits where the host allows so many requests a second.
 
         Returns
         -------
@@ -116,39 +135,53 @@ class Transport:
 
         Raises
         ------
-        TransientError
+        UnreachableError, ThrottledError
             ``RegistryUnreachable`` when the attempts or the time for waiting are used up.
         PipelineError
-            ``ChartSourceUnsupported`` for a redirect that must not be followed.
+            ``ChartSourceUnsupported`` for a redirect that must not be followed; ``RegistryUnreachable`` for
+            a certificate that is not trusted.
         """
         waited = 0.0
         for attempt in range(1, self.patience.attempts + 1):
+            kind: type[TransientError] = UnreachableError
+            if pace is not None:
+                pace()
             try:
                 answer = self._follow(method, url, doing, counters, dict(headers or {}), body, size)
             except HTTPError as error:
+                if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
+                    # It will be the same the next time.
+                    raise PipelineError(
+                        Reason.RegistryUnreachable,
+                        f"{doing}: {_host(url)} shows a certificate that is not trusted "
+                        f"({error.args[0].verify_message}); name its authority in SSL_CERT_FILE.",
+                    ) from error
                 problem, after = f"{_host(url)} cannot be reached ({_kind(error)})", None
             else:
                 if answer.status not in RETRYABLE:
                     return answer
                 problem = f"{_host(url)} answered {answer.status}"
                 if answer.status == 429:
+                    kind = ThrottledError
                     problem = f"{_host(url)} is throttling us (429)"
                 after = retry_after(answer.headers.get("Retry-After"))
                 answer.discard()
-            waited = self.wait(attempt, waited, after, f"{doing}: {problem}", counters)
+            waited = self.wait(
+                attempt, waited, after, kind(Reason.RegistryUnreachable, f"{doing}: {problem}"), counters
+            )
         raise AssertionError("wait() raises at the last attempt")
 
     def wait(
-        self, attempt: int, waited: float, after: float | None, problem: str, counters: Counters
+        self, attempt: int, waited: float, after: float | None, problem: TransientError, counters: Counters
     ) -> float:
-        """Sleep before the next attempt and return the time waited so far, or give up."""
+        """Sleep before the next attempt and return the time waited so far, or give up with the problem."""
         pause = self.pick(0, min(self.patience.longest, self.patience.base * 2**attempt))
         if after is not None:
             # The server knows; the jitter on top keeps callers apart that were told the same second.
             pause += after
         if attempt >= self.patience.attempts or waited + pause > self.patience.budget:
-            raise TransientError(
-                Reason.RegistryUnreachable, f"{problem}, {attempt} times; it will be tried again later."
+            raise type(problem)(
+                problem.reason, f"{problem.message.removesuffix(_AGAIN)}, {attempt} times{_AGAIN}"
             )
         counters.retries += 1
         self.sleep(pause)
@@ -199,15 +232,21 @@ class Transport:
             body.seek(0)
             sent["Content-Length"] = str(size)
         counters.requests += 1
-        response = self._pool.request(
-            method,
-            url,
-            headers={**self._pool.headers, **sent},
-            body=body,
-            redirect=False,
-            preload_content=False,
-            decode_content=False,
-        )
+        status = 0
+        try:
+            response = self._pool.request(
+                method,
+                url,
+                headers={**self._pool.headers, **sent},
+                body=body,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            status = response.status
+        finally:
+            # Queries carry upload sessions and signatures.
+            self.on_exchange(method, urlsplit(url)._replace(query="", fragment="").geturl(), status)
         counters.sent += size
         return response
 
@@ -243,9 +282,9 @@ class Answer:
                 self._counters.received += len(chunk)
                 yield chunk
         except HTTPError as error:
-            raise TransientError(
+            raise UnreachableError(
                 Reason.RegistryUnreachable,
-                f"{self._doing}: the answer broke off ({_kind(error)}); it will be tried again later.",
+                f"{self._doing}: the answer broke off ({_kind(error)}){_AGAIN}",
             ) from error
         finally:
             # A body that was not read to its end leaves a connection nobody can use again.

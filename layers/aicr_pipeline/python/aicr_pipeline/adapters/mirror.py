@@ -6,24 +6,41 @@ digest, so a second run moves nothing:
 - from a registry: the source's manifest and the digest under our tag (2 requests);
 - from an https repository: the digest its index lists and the content digest in the manifest under our tag
   (2 requests). An index without a digest proves nothing, so there the archive is fetched and compared (3);
+- from a folder: the digest of the archive and the manifest under our tag (1);
 - a wrapper: packed here, so its manifest is known before anything is asked (1).
 
-A registry with a token service takes 2 more, a redirect 1 more.
+A token service takes 2 more, a redirect 1 more, and a source whose keys are configured 1 more:
+what was mirrored before the keys were named is verified too.
 """
 
-import io
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aicr_pipeline.adapters.chart_sources import Blob, ChartSources, content_digest
+from aicr_pipeline.adapters.chart_folder import find_in_folder
+from aicr_pipeline.adapters.chart_sources import (
+    Blob,
+    ChartSources,
+    Descriptor,
+    FetchedChart,
+    anonymous,
+    chart_parts,
+    fetch_blob,
+    in_memory,
+    layer_of,
+)
 from aicr_pipeline.adapters.http import Counters, Transport
+from aicr_pipeline.adapters.pace import Pace
 from aicr_pipeline.adapters.registry import MANIFEST_TYPES, Manifest, Reference, Repository
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.registry_errors import RepositoryMissingError, TagImmutableError
+from aicr_pipeline.clock import now
 from aicr_pipeline.decide.chart_archive import Chart, parse_chart_yaml
 from aicr_pipeline.decide.chart_package import (
+    CONTENT_TYPE,
     MANIFEST_TYPE,
+    PROVENANCE_TYPE,
     digest_of,
     helm_config,
     helm_manifest,
@@ -32,10 +49,13 @@ from aicr_pipeline.decide.chart_package import (
     tag_of,
     wrapper_tag,
 )
+from aicr_pipeline.decide.ecr_host import parse_ecr_host
+from aicr_pipeline.decide.provenance import judge, keys_for
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
 if TYPE_CHECKING:
+    from aicr_pipeline.model.config import ProvenanceSource
     from aicr_pipeline.model.plan import UpstreamSource
 
 
@@ -51,6 +71,10 @@ class Destination:
         How to get there and who we are there.
     upstreams:
         ``registry.upstreams``.
+    publishers:
+        Who we are to a publisher's host.
+    provenance:
+        ``registry.provenance``: whose signature the charts of a source must bear.
     """
 
     host: str
@@ -58,11 +82,18 @@ class Destination:
     transport: Transport
     credentials: Credentials | None
     upstreams: Mapping[str, str] = field(default_factory=dict)
+    publishers: Callable[[str], Credentials | None] = anonymous
+    provenance: Sequence["ProvenanceSource"] = ()
 
     def repository(self, folder: str, name: str, counters: Counters) -> Repository:
         """``<prefix>/<folder>/<name>``; the name is checked."""
         reference = Reference(self.host, repository_name(self.prefix, folder, name))
-        return Repository(self.transport, reference, self.credentials, counters)
+        pace = Pace(self.transport.sleep) if parse_ecr_host(self.host) else None
+        return Repository(self.transport, reference, self.credentials, counters, pace)
+
+    def keys(self, address: str) -> str | None:
+        """The keys that charts of this source must be signed with, or None."""
+        return keys_for(address, self.provenance)
 
 
 @dataclass(frozen=True)
@@ -100,18 +131,33 @@ def mirror_chart(source: "UpstreamSource", destination: Destination) -> MirrorRe
         ``Conflict`` naming both digests when our tag holds something else: it is never overwritten. Else
         what the source, the archive or the registry is refused for.
     """
-    counters = Counters()
-    sources = ChartSources(destination.transport, destination.upstreams, counters)
+    sources = ChartSources(destination.transport, destination.upstreams, Counters(), destination.publishers)
     if source.chart.startswith("oci://") or source.repo.startswith("oci://"):
-        return _from_registry(source, sources, destination, counters)
+        return _from_registry(source, sources, destination)
     # Whether plain http may be used is the transport's to say, once the address is rewritten.
     if source.repo.startswith(("https://", "http://")):
-        return _from_index(source, sources, destination, counters)
+        return _from_index(source, sources, destination)
     raise PipelineError(
         Reason.ChartSourceUnsupported,
         f"Chart {source.chart} comes from {source.repo or 'nowhere'!r}; "
         "only https:// and oci:// sources are mirrored.",
     )
+
+
+def mirror_folder(folder: Path, chart: str, version: str, destination: Destination) -> MirrorResult:
+    """Push a chart that lies in a folder of archives to ``<prefix>/charts/<chart>``.
+
+    Raises
+    ------
+    PipelineError
+        As ``mirror_chart``.
+    """
+    counters = Counters()
+    fetched = find_in_folder(folder, chart, version)
+    _judge_provenance(fetched, folder.absolute().as_uri(), destination)
+    target = destination.repository("charts", chart, counters)
+    there = _held(target, tag_of(fetched.chart.version))
+    return _place_fetched(fetched, target, there)
 
 
 def mirror_wrapper(release: str, files: Mapping[str, bytes], destination: Destination) -> MirrorResult:
@@ -131,55 +177,101 @@ def mirror_wrapper(release: str, files: Mapping[str, bytes], destination: Destin
     """
     counters = Counters()
     chart = parse_chart_yaml(files.get("Chart.yaml", b""), f"release {release} of the bundle")
-    archive = _in_memory(pack(chart.name, files))
-    package = _packaged(chart, archive)
+    archive = in_memory(pack(chart.name, files))
+    package = _packaged(FetchedChart(archive, chart, None))
     target = destination.repository("wrappers", release, counters)
     tag = wrapper_tag(chart.version, archive.digest)
     return _place(package, target, tag, target.head_manifest(tag), chart.version)
 
 
-def _from_registry(
-    source: "UpstreamSource", sources: ChartSources, destination: Destination, counters: Counters
-) -> MirrorResult:
+def _from_registry(source: "UpstreamSource", sources: ChartSources, destination: Destination) -> MirrorResult:
     found = sources.find_in_registry(source)
-    target = destination.repository("charts", found.name, counters)
+    target = destination.repository("charts", found.name, sources.counters)
     there = target.head_manifest(found.tag)
     manifest, tag, version = found.manifest, found.tag, found.tag.replace("_", "+")
     blobs: tuple[Blob, ...] = ()
     if there is None:
         blobs, chart = sources.fetch_from_registry(found)
+        if destination.keys(found.address):
+            # Without keys every layer goes over as it is, whatever it says.
+            part = layer_of(found.layers, PROVENANCE_TYPE)
+            provenance = next((blob for blob in blobs if part and blob.digest == part.digest), None)
+            _judge_held(chart, found.content.digest, provenance, found.address, destination)
         tag, version = tag_of(chart.version), chart.version
         if tag != found.tag:
             there = target.head_manifest(tag)
+    elif there == manifest.digest and destination.keys(found.address):
+        _judge_held(
+            Chart(found.name, version, {}),
+            found.content.digest,
+            _held_provenance(found.layers, target),
+            found.address,
+            destination,
+        )
     # The registry serves manifests under the type they were pushed with; helm writes none inside.
     media_type = manifest.media_type if manifest.media_type in MANIFEST_TYPES else MANIFEST_TYPE
     package = _Package(found.name, manifest.content, media_type, manifest.digest, found.content.digest, blobs)
     return _place(package, target, tag, there, version)
 
 
-def _from_index(
-    source: "UpstreamSource", sources: ChartSources, destination: Destination, counters: Counters
-) -> MirrorResult:
+def _from_index(source: "UpstreamSource", sources: ChartSources, destination: Destination) -> MirrorResult:
     found = sources.find_indexed(source)
-    target = destination.repository("charts", source.chart, counters)
-    version = found.entry.version
+    target = destination.repository("charts", source.chart, sources.counters)
+    version, content = found.entry.version, found.entry.digest
     there = _held(target, tag_of(version))
-    content = found.entry.digest
     if there is None or content is None:
-        archive, chart = sources.fetch_indexed(found)
-        content = archive.digest
+        archive, chart, url = sources.fetch_indexed(found)
         if chart.version != version:
-            version = chart.version
-            there = _held(target, tag_of(version))
+            there = _held(target, tag_of(chart.version))
+        version, content = chart.version, archive.digest
         if there is None:
-            return _place(_packaged(chart, archive), target, tag_of(version), None, version)
-    # The manifest under our tag is right when the archive it names is the one the publisher lists.
+            fetched = FetchedChart(archive, chart, sources.fetch_provenance(found, [url]))
+            _judge_provenance(fetched, source.repo, destination)
+            return _place_fetched(fetched, target, None)
+    result = _unchanged(source.chart, version, content, there, target)
+    if destination.keys(source.repo):
+        _, layers = chart_parts(there, f"{target.reference}:{result.tag}")
+        provenance = _held_provenance(layers, target) or sources.fetch_provenance(found, found.urls)
+        _judge_held(Chart(source.chart, version, {}), content, provenance, source.repo, destination)
+    return result
+
+
+def _place_fetched(fetched: FetchedChart, target: Repository, there: Manifest | None) -> MirrorResult:
+    chart = fetched.chart
+    if there is not None:
+        return _unchanged(chart.name, chart.version, fetched.archive.digest, there, target)
+    return _place(_packaged(fetched), target, tag_of(chart.version), None, chart.version)
+
+
+def _unchanged(name: str, version: str, content: str, there: Manifest, target: Repository) -> MirrorResult:
+    """What our tag holds is right when the archive it names is the source's."""
     tag = tag_of(version)
-    held = content_digest(there, f"{target.reference}:{tag}")
+    _, layers = chart_parts(there, f"{target.reference}:{tag}")
+    held = next(layer.digest for layer in layers if layer.media_type == CONTENT_TYPE)
     if held != content:
         raise _conflict(target, tag, held, content)
-    package = _Package(source.chart, there.content, there.media_type, there.digest, held, ())
+    package = _Package(name, there.content, there.media_type, there.digest, held, ())
     return _place(package, target, tag, there.digest, version)
+
+
+def _held_provenance(layers: Iterable[Descriptor], target: Repository) -> Blob | None:
+    part = layer_of(layers, PROVENANCE_TYPE)
+    return fetch_blob(target, part) if part else None
+
+
+def _judge_provenance(fetched: FetchedChart, address: str, destination: Destination) -> None:
+    _judge_held(fetched.chart, fetched.archive.digest, fetched.provenance, address, destination)
+
+
+def _judge_held(
+    chart: Chart, content: str, provenance: Blob | None, address: str, destination: Destination
+) -> None:
+    """Judge what is said of a chart by the keys its source is configured with."""
+    text = None
+    if provenance is not None:
+        provenance.file.seek(0)
+        text = provenance.file.read()
+    judge(text, destination.keys(address), chart, content, address, now())
 
 
 def _held(target: Repository, tag: str) -> Manifest | None:
@@ -202,17 +294,14 @@ class _Package:
     blobs: tuple[Blob, ...]
 
 
-def _packaged(chart: Chart, archive: Blob) -> _Package:
-    """A chart that no registry has packed yet, with a config and manifest that depend on it alone."""
-    config = _in_memory(helm_config(chart.metadata))
-    manifest = helm_manifest((config.digest, config.size), (archive.digest, archive.size))
-    return _Package(
-        chart.name, manifest, MANIFEST_TYPE, digest_of(manifest), archive.digest, (config, archive)
-    )
-
-
-def _in_memory(content: bytes) -> Blob:
-    return Blob(digest_of(content), len(content), io.BytesIO(content))
+def _packaged(fetched: FetchedChart) -> _Package:
+    """A chart that no registry has packed yet, whose manifest depends on what is packed alone."""
+    config = in_memory(helm_config(fetched.chart.metadata))
+    archive, provenance = fetched.archive, fetched.provenance
+    signed = (provenance.digest, provenance.size) if provenance else None
+    manifest = helm_manifest((config.digest, config.size), (archive.digest, archive.size), signed)
+    blobs = (config, archive) + ((provenance,) if provenance else ())
+    return _Package(fetched.chart.name, manifest, MANIFEST_TYPE, digest_of(manifest), archive.digest, blobs)
 
 
 def _place(package: _Package, target: Repository, tag: str, there: str | None, version: str) -> MirrorResult:

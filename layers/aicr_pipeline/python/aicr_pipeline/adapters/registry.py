@@ -10,7 +10,7 @@ each defect beside its cure).
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import urljoin
@@ -92,12 +92,15 @@ class Repository:
         None: anonymous, with a token service where the registry names one.
     counters:
         Counts this repository's requests; may be shared by what one operation uses.
+    pace:
+        Waits before each attempt to put a manifest.
     """
 
     transport: Transport
     reference: Reference
     credentials: Credentials | None = None
     counters: Counters = field(default_factory=Counters)
+    pace: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         ref = self.reference
@@ -190,7 +193,7 @@ class Repository:
             try:
                 problem = _receive(answer.chunks(), digest, size, sink, doing)
             except TransientError as error:
-                waited = self.transport.wait(attempt, waited, None, error.message, self.counters)
+                waited = self.transport.wait(attempt, waited, None, error, self.counters)
                 continue
             if problem:
                 sink.seek(0)
@@ -247,7 +250,7 @@ class Repository:
         self._refuse_public()
         doing = f"Pushing the manifest {self.reference}:{tag}"
         url, headers = self._manifest_url(tag), {"Content-Type": media_type}
-        answer = self._send("PUT", url, doing, headers=headers, body=content)
+        answer = self._send("PUT", url, doing, headers=headers, body=content, pace=self.pace)
         self._require(answer, (200, 201, 202), doing, "PUT", answer.text())
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         stored = answer.headers.get("Docker-Content-Digest") or self.head_manifest(tag)
@@ -291,22 +294,29 @@ class Repository:
         headers: dict[str, str] | None = None,
         body: bytes | BinaryIO | None = None,
         size: int = 0,
+        pace: Callable[[], None] | None = None,
     ) -> Answer:
         """Send with our identity; a refused one is renewed or exchanged for a token at most twice."""
         same_host = url.startswith(self._url(f"{self.reference.host}/"))
-        answer = None
-        for _ in range(3):
+        for attempt in range(3):
             sent = {**(headers or {}), **(self._auth.headers() if same_host else {})}
             answer = self.transport.send(
-                method, url, doing=doing, counters=self.counters, headers=sent, body=body, size=size
+                method,
+                url,
+                doing=doing,
+                counters=self.counters,
+                headers=sent,
+                body=body,
+                size=size,
+                pace=pace,
             )
             if answer.status not in (401, 403) or not same_host:
                 return answer
             text = answer.text()
-            if not self._auth.recover(answer.status, answer.headers.get("WWW-Authenticate"), text):
+            challenge = answer.headers.get("WWW-Authenticate")
+            if attempt == 2 or not self._auth.recover(answer.status, challenge, text):
                 raise refusal(doing, method, answer.status, text)
-        assert answer is not None
-        raise refusal(doing, method, answer.status, "")
+        raise AssertionError("the third answer is returned or raised")
 
     def _require(self, answer: Answer, accepted: tuple[int, ...], doing: str, method: str, text: str) -> None:
         if answer.status not in accepted:

@@ -1,15 +1,16 @@
 """What a registry's refusals mean. A refusal is never read as absence.
 
 Each class is one row of the rule that a missing repository, an immutable tag, an expired token, an
-unsupported manifest and a digest mismatch need different advice. Throttling and outages are raised as
-``TransientError`` itself, whose very name the state machines retry.
+unsupported manifest and a digest mismatch need different advice. What may pass by itself is a
+``ThrottledError`` or an ``UnreachableError``, which the state machines retry by their names.
 """
 
 import json
 from collections.abc import Iterable
 
+from aicr_pipeline.adapters.http import ThrottledError, UnreachableError
 from aicr_pipeline.adapters.registry_auth import EXPIRED
-from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
 
@@ -58,11 +59,11 @@ def refusal(doing: str, method: str, status: int, text: str) -> PipelineError:
             f"{doing}: the token has expired and no better one is to be had; refresh the credentials.",
         )
     if status == 429 or "TOOMANYREQUESTS" in codes:
-        return TransientError(
+        return ThrottledError(
             Reason.RegistryUnreachable, f"{doing}: the registry is throttling us; try again later."
         )
     if status >= 500 or codes & {"BLOB_UPLOAD_UNKNOWN", "BLOB_UPLOAD_INVALID"}:
-        return TransientError(Reason.RegistryUnreachable, f"{doing}: {answer}; try again later.")
+        return UnreachableError(Reason.RegistryUnreachable, f"{doing}: {answer}; try again later.")
     if "immutable" in low or "imagetagalreadyexists" in low:
         return TagImmutableError(
             Reason.Conflict,

@@ -76,17 +76,23 @@ def helm_config(metadata: Mapping[str, Any]) -> bytes:
     return _json({key: value for key, value in metadata.items() if value is not None})
 
 
-def helm_manifest(config: tuple[str, int], content: tuple[str, int]) -> bytes:
+def helm_manifest(
+    config: tuple[str, int], content: tuple[str, int], provenance: tuple[str, int] | None = None
+) -> bytes:
     """The OCI manifest of a chart that came from elsewhere than a registry; takes digests and sizes.
 
     ``helm push`` writes file times into annotations; this writes none, so one archive has one manifest.
     """
+    layers = [(CONTENT_TYPE, content)] + ([(PROVENANCE_TYPE, provenance)] if provenance else [])
     return _json(
         {
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
             "config": {"mediaType": CONFIG_TYPE, "digest": config[0], "size": config[1]},
-            "layers": [{"mediaType": CONTENT_TYPE, "digest": content[0], "size": content[1]}],
+            "layers": [
+                {"mediaType": media_type, "digest": digest, "size": size}
+                for media_type, (digest, size) in layers
+            ],
         }
     )
 

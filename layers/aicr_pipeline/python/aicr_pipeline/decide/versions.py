@@ -1,10 +1,13 @@
 """Versions: what AICR, Kubernetes and charts write, compared without their leading ``v``."""
 
 import re
+from typing import TYPE_CHECKING
 
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.config import Aicr
 from aicr_pipeline.model.reasons import Reason
+
+if TYPE_CHECKING:
+    from aicr_pipeline.model.config import Aicr
 
 _VERSION = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?$")
 
@@ -23,7 +26,7 @@ def numbers(version: str) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
-def check_aicr_supported(version: str, aicr: Aicr) -> None:
+def check_aicr_supported(version: str, aicr: "Aicr") -> None:
     """The version must be in ``>=1.0.0,<2.0.0``, or be named among ``aicr.developmentVersions``.
 
     Raises
@@ -40,7 +43,7 @@ def check_aicr_supported(version: str, aicr: Aicr) -> None:
     )
 
 
-def is_development(version: str, aicr: Aicr) -> bool:
+def is_development(version: str, aicr: "Aicr") -> bool:
     """Whether the configuration allows this version by name only."""
     return any(same(version, named) for named in aicr.development_versions)
 
