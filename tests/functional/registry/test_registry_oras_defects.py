@@ -160,8 +160,8 @@ def test_redirects_drop_the_password_there_too(fake: Fake, other: Fake) -> None:
 
 
 def test_importing_the_library_s_client_is_what_the_adapter_saves() -> None:
-    """Its module brings ``requests`` and ``jsonschema``; the adapter must bring neither."""
-    heavy = "{'requests', 'jsonschema', 'boto3'}"
+    """Its module brings ``requests`` and ``jsonschema``; the adapter must bring neither, nor pydantic."""
+    heavy = "{'requests', 'jsonschema', 'boto3', 'pydantic'}"
     code = f"import sys, aicr_pipeline.adapters.mirror; print({heavy} & set(sys.modules))"
     layer = Path(__file__).parents[3] / "layers" / "aicr_pipeline" / "python"
     answer = subprocess.run(

@@ -14,13 +14,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from aicr_pipeline.decide.chart_archive import MAX_CHART_YAML, Chart, parse_chart_yaml
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model import yaml
-from aicr_pipeline.model.config import ProvenanceSource
 from aicr_pipeline.model.reasons import Reason
+
+if TYPE_CHECKING:
+    from aicr_pipeline.model.config import ProvenanceSource
 
 #: A ``Chart.yaml``, one line for each archive, and signatures of a few kilobytes.
 MAX_PROVENANCE = MAX_CHART_YAML + 64 * 1024
@@ -58,7 +61,7 @@ class Signer:
     user_id: str
 
 
-def keys_for(address: str, configured: Iterable[ProvenanceSource]) -> str | None:
+def keys_for(address: str, configured: Iterable["ProvenanceSource"]) -> str | None:
     """The keys that charts of a source must be signed with.
 
     Parameters
