@@ -60,9 +60,12 @@ def test_an_authority_of_the_site_s_own_is_trusted_when_it_is_named(
     web: Nginx, memory_registry: Registry
 ) -> None:
     result = mirror(web, memory_registry)
-    assert (result.pushed, result.content_digest, result.requests) == (True, digest_of(ARCHIVE), 8)
-    assert web.asked(2) == [
-        f'127.0.0.1 GET /stable/{name} HTTP/1.1 200 "identity" "-"' for name in ("index.yaml", "app.tgz")
+    assert (result.pushed, result.content_digest, result.requests) == (True, digest_of(ARCHIVE), 9)
+    assert web.asked(3) == [
+        f'127.0.0.1 GET /stable/{name} "identity" "-"'.replace(
+            ' "identity', " HTTP/1.1 " + status + ' "identity'
+        )
+        for name, status in (("index.yaml", "200"), ("app.tgz", "200"), ("app.tgz.prov", "404"))
     ]
 
 
@@ -103,23 +106,27 @@ def test_addresses_relative_and_absolute(
     web.put("addresses/sub/app.tgz", ARCHIVE)
     web.put("addresses/index.yaml", index(*(url.format(port=web.port) for url in urls)))
     assert mirror(web, memory_registry, "addresses").content_digest == digest_of(ARCHIVE)
-    assert lines(web, len(urls) + 1 - ("localhost:1/" in urls[0]))[-1] == f"{asked} 200"
+    seen = lines(web, len(urls) + 2 - ("localhost:1/" in urls[0]))
+    # A signature is looked for beside the archive that was taken, with the same query.
+    path, mark, query = asked.partition("?")
+    assert seen[-2:] == [f"{asked} 200", f"{path}.prov{mark}{query} 404"]
 
 
 def test_a_repository_that_moved_to_another_host_and_path(web: Nginx, memory_registry: Registry) -> None:
     web.put("deep/er/index.yaml", index("charts/app.tgz"))
     web.put("deep/er/charts/app.tgz", ARCHIVE)
-    assert mirror(web, memory_registry, "moved/").requests == 9
-    assert lines(web, 3) == [
+    assert mirror(web, memory_registry, "moved/").requests == 10
+    assert lines(web, 4) == [
         "127.0.0.1 /moved/index.yaml 301",
         "localhost /deep/er/index.yaml 200",
         "localhost /deep/er/charts/app.tgz 200",
+        "localhost /deep/er/charts/app.tgz.prov 404",
     ]
 
 
 def test_five_redirects_are_followed(web: Nginx, memory_registry: Registry) -> None:
-    assert mirror(web, memory_registry, "hops/5").requests == 13
-    assert [line.split()[2] for line in lines(web, 7)] == ["302"] * 5 + ["200", "200"]
+    assert mirror(web, memory_registry, "hops/5").requests == 14
+    assert [line.split()[2] for line in lines(web, 8)] == ["302"] * 5 + ["200", "200", "404"]
 
 
 @pytest.mark.parametrize("name", ["index.yaml", "app.tgz"])
