@@ -282,6 +282,32 @@ def test_hostile_packets(good: tuple[bytes, str], signature: bytes, keys: bytes)
         require_signed(good[0], armor(keys), CHART, DIGEST, SOURCE, NOW)
 
 
+def packets(armored: str) -> bytes:
+    block = armored.partition("\n\n")[2].splitlines()
+    return base64.b64decode("".join(line for line in block if line[:1] not in ("=", "-")))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_packets_that_were_tampered_with(good: tuple[bytes, str], data: st.DataObject) -> None:
+    text, mark, signature = good[0].decode().partition("-----BEGIN PGP SIGNATURE")
+    parts = {"SIGNATURE": packets(mark + signature), "PUBLIC KEY BLOCK": packets(good[1])}
+    kind = data.draw(st.sampled_from(sorted(parts)))
+    at = data.draw(st.integers(0, len(parts[kind]) - 1))
+    cut = data.draw(st.integers(0, 3))
+    parts[kind] = parts[kind][:at] + data.draw(st.binary(min_size=1, max_size=3)) + parts[kind][at + cut :]
+    keys = armor(parts["PUBLIC KEY BLOCK"])
+    try:
+        signer = require_signed(
+            (text + armor(parts["SIGNATURE"], "SIGNATURE")).encode(), keys, CHART, DIGEST, SOURCE, NOW
+        )
+    except PipelineError as error:
+        assert error.reason in (Reason.ChartInvalid, Reason.InvalidConfiguration)
+        assert "Stack" not in error.message
+    else:
+        assert len(signer.fingerprint) == 40
+
+
 def test_the_library_costs_nothing_where_no_keyring_is_named() -> None:
     code = (
         "import sys, aicr_pipeline.decide.provenance, aicr_pipeline.model.config\n"

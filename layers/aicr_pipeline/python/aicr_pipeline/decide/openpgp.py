@@ -5,7 +5,7 @@ Importing this costs time; only what meets a keyring does.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pysequoia
 from pysequoia import Cert
@@ -16,6 +16,7 @@ from aicr_pipeline.model.armor import blocks_of
 _UNSAFE = ((HashAlgorithm.MD5, "MD5"), (HashAlgorithm.RipeMD, "RIPEMD-160"), (HashAlgorithm.SHA1, "SHA-1"))
 #: By how much the signer's clock may be ahead. Sequoia's own tolerance.
 _AHEAD = timedelta(minutes=30)
+_UNDATED = datetime.min.replace(tzinfo=UTC)
 
 
 class SignatureError(ValueError):
@@ -83,13 +84,15 @@ def _certs(keys: str) -> dict[str, Cert]:
     for number, block in enumerate(blocks_of(keys), 1):
         try:
             found = Cert.split_bytes(block.encode())
+            for cert in found:
+                held = certs.get(cert.fingerprint)
+                merged = held.merge(cert) if held else cert
+                _packets(merged)  # what cannot be written again must show here
+                certs[cert.fingerprint] = merged
         except (RuntimeError, ValueError) as error:
             raise KeyringError(f"block {number} cannot be read ({_plain(error)})") from None
         if not found:
             raise KeyringError(f"block {number} holds no key")
-        for cert in found:
-            held = certs.get(cert.fingerprint)
-            certs[cert.fingerprint] = held.merge(cert) if held else cert
     if not certs:
         raise KeyringError("they hold no key")
     return certs
@@ -115,12 +118,14 @@ def _not_good_today(cert: Cert, key: str, now: datetime) -> str | None:
     about = f"is signed by key {key.upper()}, which"
     try:
         revoked, expires = cert.is_revoked, cert.expiration
-    except RuntimeError as error:  # the key is older than what is safe today
+        if key != cert.fingerprint:
+            bindings = list(_signatures_on(cert, key))
+            revoked = revoked or any(one.signature_type == SignatureType.SubkeyRevocation for one in bindings)
+            expires = min(filter(None, (expires, _expiration(cert, key, bindings))), default=None)
+    except (
+        RuntimeError
+    ) as error:  # shorter than what is safe today, or in a form that the library does not know
         return f"{about} is not accepted ({_plain(error)})"
-    bindings = [packet for packet in _signatures_on(cert, key) if packet.signature_created]
-    if key != cert.fingerprint:
-        revoked = revoked or any(one.signature_type == SignatureType.SubkeyRevocation for one in bindings)
-        expires = min(filter(None, (expires, _expiration(cert, key, bindings))), default=None)
     if revoked:
         return f"{about} is revoked"
     if expires is not None and expires <= now:
@@ -132,7 +137,7 @@ def _expiration(cert: Cert, key: str, bindings: list[Packet]) -> datetime | None
     """When a subkey expires, by its newest binding."""
     created = next(packet.key_created for packet in _packets(cert) if packet.fingerprint == key)
     bound = [one for one in bindings if one.signature_type == SignatureType.SubkeyBinding]
-    newest = max(bound, key=lambda one: one.signature_created or datetime.min, default=None)
+    newest = max(bound, key=lambda one: one.signature_created or _UNDATED, default=None)
     if created is None or newest is None or not newest.key_validity_period:
         return None
     return created + newest.key_validity_period
@@ -140,22 +145,22 @@ def _expiration(cert: Cert, key: str, bindings: list[Packet]) -> datetime | None
 
 def _unsound(signature: bytes, now: datetime) -> str | None:
     try:
-        packets = [packet for packet in PacketPile.from_bytes(signature) if packet.tag == Tag.Signature]
-    except (RuntimeError, ValueError):
+        packets = list(PacketPile.from_bytes(signature))
+        return next(filter(None, (_flaw(one, now) for one in packets if one.tag == Tag.Signature)), None)
+    except (RuntimeError, ValueError):  # this only looks for a better message
         return None
-    for packet in packets:
-        weak = next((name for algorithm, name in _UNSAFE if packet.hash_algorithm == algorithm), None)
-        if weak:
-            return f"has a signature over {weak}, which is not safe any more"
-        if packet.signature_created and packet.signature_created > now + _AHEAD:
-            return f"has a signature dated {packet.signature_created:%Y-%m-%d}, which is in the future"
-        if packet.signature_expiration_time and packet.signature_expiration_time <= now:
-            return f"has a signature that expired on {packet.signature_expiration_time:%Y-%m-%d}"
+
+
+def _flaw(packet: Packet, now: datetime) -> str | None:
+    weak = next((name for algorithm, name in _UNSAFE if packet.hash_algorithm == algorithm), None)
+    created, expires = packet.signature_created, packet.signature_expiration_time
+    if weak:
+        return f"has a signature over {weak}, which is not safe any more"
+    if created and created > now + _AHEAD:
+        return f"has a signature dated {created:%Y-%m-%d}, which is in the future"
+    if expires and expires <= now:
+        return f"has a signature that expired on {expires:%Y-%m-%d}"
     return None
-
-
-def _packets(cert: Cert) -> list[Packet]:
-    return list(PacketPile.from_bytes(bytes(cert)))
 
 
 def _keys(cert: Cert) -> list[str]:
@@ -168,6 +173,10 @@ def _signatures_on(cert: Cert, key: str) -> Iterator[Packet]:
         current = packet.fingerprint or current
         if packet.tag == Tag.Signature and current == key:
             yield packet
+
+
+def _packets(cert: Cert) -> list[Packet]:
+    return list(PacketPile.from_bytes(bytes(cert)))
 
 
 def _plain(error: Exception) -> str:
