@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from aicr_pipeline.adapters.pace import AT_ONCE
+
 from infra.asl import Machine, fail, if_ended, in_item, item_selector
 
 #: AICR's own Job deadline is 5 hours (its agent's activeDeadlineSeconds); the waiter's is shorter.
@@ -61,7 +63,7 @@ def resolve_definition(arns: Mapping[str, str], version: str, partition: str) ->
                 "Comment": "Each release's chart goes into the registry; what is there already costs a HEAD",
                 "ItemsPath": "$.bundle.releases",
                 "ItemSelector": item_selector("run", "runtimeVersion", "cluster"),
-                "MaxConcurrency": 8,
+                "MaxConcurrency": AT_ONCE,
                 "ItemProcessor": {
                     "ProcessorConfig": {"Mode": "INLINE"},
                     "StartAt": "Mirror chart",

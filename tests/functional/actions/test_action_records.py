@@ -328,7 +328,11 @@ def test_every_held_chart_is_named_and_no_plan_is_written(place: Place) -> None:
         {"release": "b", "status": "held", "reason": "ChartInvalid", "message": "no Chart.yaml"},
         {"release": "c", "status": "held", "reason": "RegistryUnreachable", "message": "gone"},
     ]
-    with refused(Reason.ChartInvalid, "2 of 3 charts are held", "b: no Chart.yaml | c: gone"):
+    with refused(
+        Reason.ChartInvalid,
+        "2 of 3 charts are held",
+        "b (ChartInvalid): no Chart.yaml | c (RegistryUnreachable): gone",
+    ):
         plan_of(place, state)
     assert place.ledger_keys("plans/") == []
 

@@ -60,7 +60,9 @@ def write_plan(
 def _require_all(mirrored: list[dict[str, Any]]) -> None:
     held = [result for result in mirrored if result["status"] == "held"]
     if held:
-        named = " | ".join(f"{result['release']}: {result['message']}" for result in held)
+        named = " | ".join(
+            f"{result['release']} ({result['reason']}): {result['message']}" for result in held
+        )
         raise PipelineError(
             Reason(held[0]["reason"]), f"{len(held)} of {len(mirrored)} charts are held. {named}"
         )
