@@ -26,6 +26,7 @@ def test_a_chart_goes_over_once_whatever_its_file_is_called(registry: Registry, 
     chart = chart_name()
     archive = standin_chart(chart, "1.2.3+b")
     (tmp_path / "latest.tgz").write_bytes(archive)
+    (tmp_path / "a-copy.tgz").write_bytes(archive)
     (tmp_path / "other.tgz").write_bytes(standin_chart(chart, "1.2.4"))
     (tmp_path / "notes.txt").write_text("not an archive")
     target = registry.destination(registry.host)
@@ -34,6 +35,7 @@ def test_a_chart_goes_over_once_whatever_its_file_is_called(registry: Registry, 
     assert (first.pushed, first.requests, first.tag) == (True, 6, "1.2.3_b")
     assert (again.pushed, again.requests, again.manifest_digest) == (False, 1, first.manifest_digest)
     assert pushed(registry, first)[1] == archive
+    (tmp_path / "pulled").mkdir()
     access = ["--plain-http", "--username", registry.user, "--password", registry.password]
     done = subprocess.run(
         [helm_binary(), "pull", f"oci://{registry.host}/aicr/demo/charts/{chart}", "--version", "1.2.3+b",
@@ -82,11 +84,9 @@ def test_one_version_in_two_archives_is_held(memory_registry: Registry, tmp_path
         entry.size = len(text)
         archive.addfile(entry, io.BytesIO(text))
     (tmp_path / "two.tgz").write_bytes(buffer.getvalue())
-    (tmp_path / "copy.tgz").write_bytes(buffer.getvalue())
     error = refused(tmp_path, memory_registry, chart)
     assert error.reason == Reason.Conflict
-    # The copies are one archive; either name may stand for it.
-    assert "one.tgz (sha256:" in error.message and "o.tgz (sha256:" in error.message.replace("copy", "two")
+    assert "one.tgz (sha256:" in error.message and "two.tgz (sha256:" in error.message
 
 
 def test_the_exact_version_wins_over_one_with_a_v(memory_registry: Registry, tmp_path: Path) -> None:
