@@ -1,0 +1,449 @@
+"""The command that mirrors one chart: its exit status and its JSON are what scripts read."""
+
+import base64
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from aicr_pipeline import mirror as command
+from aicr_pipeline.adapters.chart_sources import ChartSources
+from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.decide.chart_package import digest_of, pack, tag_of
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.plan import UpstreamSource
+from aicr_pipeline.model.reasons import Reason
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from local.registry import LocalRegistry, MemoryStore, Scope, TokenIssuer
+from local.upstream import UpstreamCharts
+from local.upstream.standins import standin_chart
+from tests.functional.registry.charts import chart_name, in_registry, indexed, upstream
+from tests.functional.registry.conftest import patient
+from tests.functional.registry.fake import Fake, Reply
+
+LAYER = Path(command.__file__).parents[1]
+USER = "AWS"
+
+
+@dataclass
+class Place:
+    """A registry, the configuration that opens it, and the command run against both."""
+
+    host: str
+    issuer: TokenIssuer
+    folder: Path
+    passwords: list[str] = field(default_factory=list)
+
+    def log_in(self, *hosts: str, password: str | None = None) -> None:
+        """Write the Docker configuration as ``docker login`` does."""
+        password = password or self.issuer.issue()[1]
+        self.passwords.append(password)
+        auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+        self.passwords.append(auth)
+        self.write({"auths": {host: {"auth": auth} for host in hosts or (self.host,)}})
+
+    def write(self, config: object) -> None:
+        (self.folder / "config.json").write_text(json.dumps(config))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(LAYER), "DOCKER_CONFIG": str(self.folder)}
+        done = subprocess.run(
+            [sys.executable, "-m", "aicr_pipeline.mirror", *arguments],
+            capture_output=True, text=True, timeout=60, env=environment, cwd=self.folder,
+        )  # fmt: skip
+        self.require_clean(done.stdout + done.stderr)
+        return done
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """As ``run``, in this process: ten times faster."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setenv("DOCKER_CONFIG", str(self.folder))
+            patch.delenv("HELM_REGISTRY_CONFIG", raising=False)
+            code = command.main([*arguments])
+        self.require_clean(out.getvalue() + err.getvalue())
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    def arguments(self, source: str, *more: str, version: str = "1.2.3") -> list[str]:
+        to = f"oci://{self.host}/aicr/demo"
+        return ["--from", source, "--version", version, "--to", to, "--plain-http", *more]
+
+    def quick(self, source: str, *more: str, version: str = "1.2.3") -> subprocess.CompletedProcess[str]:
+        return self.call(*self.arguments(source, *more, version=version))
+
+    def mirror(self, source: str, *more: str, version: str = "1.2.3") -> subprocess.CompletedProcess[str]:
+        return self.run(*self.arguments(source, *more, version=version))
+
+    def require_clean(self, printed: str) -> None:
+        assert "Traceback" not in printed
+        assert not [one for one in self.passwords if one in printed], "a password was printed"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[str, TokenIssuer]]:
+    issuer = TokenIssuer()
+    with LocalRegistry(issuer, MemoryStore()) as registry:
+        yield registry.host, issuer
+
+
+@pytest.fixture
+def place(running: tuple[str, TokenIssuer], tmp_path: Path) -> Place:
+    found = Place(*running, tmp_path)
+    found.log_in()
+    return found
+
+
+def addresses(up: UpstreamCharts) -> list[str]:
+    return list(up.upstreams.values())
+
+
+def test_new_then_unchanged_from_an_index(place: Place) -> None:
+    source = indexed(chart_name())
+    with upstream(source) as up:
+        (repo,) = addresses(up)
+        first = place.mirror(repo, "--chart", source.chart)
+        assert (first.returncode, first.stderr) == (0, "")
+        at = f"oci://{place.host}/aicr/demo/charts/{source.chart}"
+        assert first.stdout.startswith(f"mirrored: {source.chart} 1.2.3\n  at        {at}:1.2.3\n")
+        assert f"  content   {digest_of(standin_chart(source.chart, '1.2.3'))}\n" in first.stdout
+        assert "  pushed    2 blobs and manifest\n  skipped   nothing\n" in first.stdout
+        second = place.mirror(repo, "--chart", source.chart, "--verbose")
+        assert second.returncode == 0
+        assert (
+            "  pushed    nothing\n  skipped   blobs and manifest: there already\n2 requests, 0 retries, 0 "
+            in (second.stdout)
+        )
+        assert second.stdout.endswith(
+            f"  200 GET  {repo}/index.yaml\n"
+            f"  200 GET  http://{place.host}/v2/aicr/demo/charts/{source.chart}/manifests/1.2.3\n"
+        )
+
+
+def test_json_of_a_chart_from_a_registry(place: Place) -> None:
+    source = in_registry(chart_name(), "1.2.3+b.4")
+    with upstream(source) as up:
+        (address,) = addresses(up)
+        folder, _, name = address.rpartition("/")
+        printed = [
+            json.loads(place.quick(given, *chart, "--json", version="1.2.3+b.4").stdout)
+            for given, chart in ((address, ()), (folder, ("--chart", name)))
+        ]
+    first, second = printed
+    assert (first["status"], second["status"]) == ("mirrored", "unchanged")
+    assert (first["pushed"], first["skipped"]) == (["2 blobs", "manifest"], [])
+    assert (second["pushed"], second["skipped"]) == ([], ["blobs", "manifest"])
+    assert (first["chart"], first["version"], first["tag"]) == (name, "1.2.3+b.4", tag_of("1.2.3+b.4"))
+    same = ("repository", "tag", "manifestDigest", "contentDigest", "mediaType", "chart", "version")
+    assert [first[key] for key in same] == [second[key] for key in same]
+    assert [len(first["requests"]), len(second["requests"])] == [9, 2]
+    assert all(set(one) == {"method", "address", "status"} for one in first["requests"])
+    assert not [one for one in first["requests"] if "?" in one["address"]]
+    assert first["sent"] > len(standin_chart(name, "1.2.3+b.4"))
+    assert first["retries"] == 0
+
+
+def test_a_folder_of_archives(place: Place, tmp_path: Path) -> None:
+    chart = chart_name()
+    (tmp_path / "any-name.tgz").write_bytes(standin_chart(chart, "1.2.3"))
+    found = json.loads(place.quick(str(tmp_path), "--chart", chart, "--json").stdout)
+    assert found["status"] == "mirrored"
+    assert found["contentDigest"] == digest_of(standin_chart(chart, "1.2.3"))
+    absent = place.quick(".", "--chart", chart, version="1.2.4")
+    assert (absent.returncode, absent.stdout) == (1, "")
+    assert absent.stderr.startswith("refused: ChartSourceUnsupported\n")
+
+
+def test_progress_is_for_terminals(place: Place) -> None:
+    source = indexed(chart_name())
+    main, terminal = pty.openpty()
+    with upstream(source) as up:
+        (repo,) = addresses(up)
+        arguments = ["--from", repo, "--chart", source.chart, "--version", "1.2.3", "--plain-http"]
+        done = subprocess.run(
+            [sys.executable, "-m", "aicr_pipeline.mirror", *arguments, "--to", f"oci://{place.host}/aicr/demo"],
+            stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=60,
+            env={"PYTHONPATH": str(LAYER), "DOCKER_CONFIG": str(place.folder)},
+        )  # fmt: skip
+    shown = os.read(main, 65536).decode().splitlines()
+    os.close(main)
+    os.close(terminal)
+    assert done.returncode == 0
+    assert shown[0] == f"Reading the chart index {repo}/index.yaml (0 bytes so far)"
+    assert any(line.startswith("Pushing the manifest oci://") for line in shown)
+    place.require_clean("\n".join(shown))
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int) -> tuple[str, str | None, str]:
+    """Reason, kind and message of a refusal as ``--json`` prints it."""
+    assert (done.returncode, done.stderr) == (code, "")
+    found = json.loads(done.stdout)
+    assert found["status"] == {1: "refused", 3: "transient"}[code]
+    assert found["see"] == f"docs/registry.md#{found['reason'].lower()}"
+    return found["reason"], found["kind"], found["message"]
+
+
+def errors(code: str, message: str = "") -> bytes:
+    return json.dumps({"errors": [{"code": code, "message": message}]}).encode()
+
+
+def test_refusals_of_a_real_registry(place: Place) -> None:
+    source = in_registry(chart_name())
+    issuer = place.issuer
+    with upstream(source) as up:
+        (address,) = addresses(up)
+
+        place.log_in(password="not-the-right-password")
+        assert refused(place.quick(address, "--json"), 1)[:2] == ("Unauthorized", "Denied")
+
+        place.log_in(password=issuer.issue(lifetime=timedelta(seconds=-1))[1])
+        assert refused(place.quick(address, "--json"), 1)[0] in ("RegistryCredentialsStale", "Unauthorized")
+
+        place.log_in(password=issuer.issue([Scope("aicr/demo", frozenset({"pull"}))])[1])
+        reason, kind, message = refused(place.quick(address, "--json"), 1)
+        assert (reason, kind) == ("Unauthorized", "Denied")
+        assert "not authorized to perform: push" in message
+
+        place.write({})
+        assert refused(place.mirror(address, "--json"), 1)[:2] == ("Unauthorized", "Denied")
+
+        place.log_in()
+        assert refused(place.quick(address, "--json", version="9.9.9"), 1)[0] == "ChartSourceUnsupported"
+        assert place.quick(address).returncode == 0
+
+
+def test_a_tag_that_holds_something_else(place: Place, tmp_path: Path) -> None:
+    source = indexed(chart_name())
+    with upstream(source) as up:
+        (repo,) = addresses(up)
+        assert place.quick(repo, "--chart", source.chart).returncode == 0
+    archive = tmp_path / "charts" / "c.tgz"
+    archive.parent.mkdir()
+    chart_yaml = f"name: {source.chart}\nversion: 1.2.3\n".encode()
+    archive.write_bytes(pack(source.chart, {"Chart.yaml": chart_yaml}))
+    with upstream(source, charts_dir=archive.parent) as up:
+        (repo,) = addresses(up)
+        reason, _, message = refused(place.quick(repo, "--chart", source.chart, "--json"), 1)
+        assert reason == "Conflict"
+        assert digest_of(archive.read_bytes()) in message
+        done = place.mirror(repo, "--chart", source.chart)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("refused: Conflict\n  oci://")
+        assert "\n  see docs/registry.md#conflict\n2 requests, 0 retries, " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reply", "code", "reason", "kind"),
+    [
+        ("^POST ", Reply(404, errors("NAME_UNKNOWN")), 1, "InvalidConfiguration", "RepositoryMissing"),
+        ("^PUT .*/manifests/", Reply(400, errors("X", "immutable")), 1, "Conflict", "TagImmutable"),
+        ("^PUT .*/manifests/", Reply(415, errors("UNSUPPORTED")), 1, "ChartSourceUnsupported", "Unsupported"),
+        ("^PUT .*/uploads/", Reply(400, errors("DIGEST_INVALID")), 1, "ChartInvalid", "DigestMismatch"),
+        ("^POST ", Reply(403, errors("DENIED", "no")), 1, "Unauthorized", "Denied"),
+        (
+            "^POST ", Reply(403, errors("DENIED", "Your authorization token has expired.")),
+            1, "RegistryCredentialsStale", "TokenExpired",
+        ),
+        ("^POST ", Reply(503, b"", {"Retry-After": "100"}), 3, "RegistryUnreachable", "Unreachable"),
+        ("^POST ", Reply(429, b"", {"Retry-After": "100"}), 3, "RegistryUnreachable", "Throttled"),
+    ],
+)  # fmt: skip
+def test_refusals_no_registry_here_gives(
+    fake: Fake, place: Place, pattern: str, reply: Reply, code: int, reason: str, kind: str
+) -> None:
+    source = indexed(chart_name())
+    fake.on(pattern, reply)
+    fake.on(
+        "^POST ", Reply(202, b"", {"Location": f"http://{fake.host}/v2/x/blobs/uploads/1?state=secret-state"})
+    )
+    fake.on("^PUT .*/uploads/", Reply(201))
+    place.log_in(fake.host)
+    place.host = fake.host
+    place.passwords.append("secret-state")
+    with upstream(source) as up:
+        (repo,) = addresses(up)
+        done = place.quick(repo, "--chart", source.chart, "--json")
+    assert refused(done, code)[:2] == (reason, kind)
+    assert len(json.loads(done.stdout)["requests"]) >= 4
+    assert [one.headers.get("Authorization") for one in fake.seen].count(None) == 0
+
+
+def test_what_may_pass_by_itself(place: Place, fake: Fake) -> None:
+    fake.on("GET /index.yaml", Reply(500, b"", {"Retry-After": "100"}))
+    done = place.mirror(f"http://{fake.host}", "--chart", "x", "--verbose")
+    assert (done.returncode, done.stdout) == (3, "")
+    first, *rest = done.stderr.splitlines()
+    assert first == "try again: RegistryUnreachable (Unreachable)"
+    assert rest[1:] == [
+        "  see docs/registry.md#registryunreachable",
+        "1 requests, 0 retries, 0 bytes sent, 0 received",
+        f"  500 GET  http://{fake.host}/index.yaml",
+    ]
+
+
+def test_a_source_that_wants_a_password(place: Place) -> None:
+    """Both sides are looked up by their hosts: here the publisher is a registry with Basic auth."""
+    source = in_registry(chart_name())
+    with upstream(source) as up:
+        (address,) = addresses(up)
+        assert place.quick(address).returncode == 0
+    # What was just mirrored is the source now.
+    theirs = f"oci://{place.host}/aicr/demo/charts/{source.chart.rpartition('/')[2]}"
+    to = ("--to", f"oci://{place.host}/copy", "--version", "1.2.3", "--plain-http", "--json")
+    assert json.loads(place.call("--from", theirs, *to).stdout)["status"] == "mirrored"
+    place.write({})
+    assert refused(place.call("--from", theirs, *to), 1)[0] == "Unauthorized"
+
+
+def index(chart: str, url: str) -> bytes:
+    return f"entries:\n  {chart}:\n  - version: 1.2.3\n    urls: ['{url}']\n".encode()
+
+
+def test_a_helm_repository_that_wants_a_password(place: Place, fake: Fake) -> None:
+    chart = chart_name()
+    fake.on("GET /index.yaml", Reply(200, index(chart, "c.tgz")))
+    fake.on("GET /c.tgz$", Reply(200, standin_chart(chart, "1.2.3")))
+    place.log_in(place.host, fake.host)
+    done = place.quick(f"http://{fake.host}", "--chart", chart, "--json")
+    assert done.returncode == 0, done.stdout
+    assert [(one.path, "Authorization" in one.headers) for one in fake.seen] == [
+        ("/index.yaml", True), ("/c.tgz", True), ("/c.tgz.prov", True)
+    ]  # fmt: skip
+
+
+def test_an_index_cannot_have_our_password_sent_elsewhere(fake: Fake, other: Fake) -> None:
+    """Not even to a host that we have a password for: a publisher is not to choose what we fetch with it."""
+    chart = chart_name()
+    fake.on("GET /index.yaml", Reply(200, index(chart, f"http://{other.host}/c.tgz")))
+    other.on("GET /c.tgz$", Reply(200, standin_chart(chart, "1.2.3")))
+    transport = patient(fake.host, other.host).transport
+    sources = ChartSources(transport, credentials=lambda host: FixedCredentials("me", "secret-word"))
+    source = UpstreamSource(chart=chart, repo=f"http://{fake.host}", version="1.2.3")
+    sources.fetch_indexed(sources.find_indexed(source))
+    assert ["Authorization" in one.headers for one in (*fake.seen, *other.seen)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"credHelpers": {"HOST": "ecr-login"}},
+        {"credsStore": "desktop", "auths": {"HOST": {}}},
+        {"auths": {"HOST": {"identitytoken": "secret-word"}}},
+        {"auths": {"HOST": {"auth": "secret-word"}}},
+        {"auths": []},
+        ["secret-word"],
+    ],
+)
+def test_a_configuration_that_cannot_be_used(place: Place, config: object, tmp_path: Path) -> None:
+    place.write(json.loads(json.dumps(config).replace("HOST", place.host)))
+    place.passwords.append("secret-word")
+    (tmp_path / "c.tgz").write_bytes(b"")
+    reason, _, message = refused(place.quick("oci://127.0.0.1:1/x/y", "--json"), 1)
+    assert reason == "RegistryCredentialsUnavailable"
+    assert message.startswith(f"Reading registry credentials from {tmp_path / 'config.json'}: ")
+
+
+TO = ("--to", "oci://registry.example/aicr/demo")
+LOCAL = ("--to", "oci://127.0.0.1:1/aicr/demo")
+V, X = ("--version", "1"), ("--chart", "x", "--version", "1")
+OCI = ("--from", "oci://h.example/c/d", "--version", "1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required"),
+        (("--from", "https://h.example/c", *V, *TO), "--chart is needed"),
+        (("--from", "https://h.example/c", "--chart", "../x", *V, *TO), "not the name of a chart"),
+        (("--from", "https://h.example/c", "--chart", "oci://h/x", *V, *TO), "not the name"),
+        (("--from", "https://h.example/c", "--chart", "x", "--version", "", *TO), "--version is empty"),
+        (("--from", "ftp://h.example/c", *X, *TO), "neither"),
+        (("--from", "no-such-folder", *X, *TO), "neither"),
+        (("--from", "a" * 5000, *X, *TO), "neither"),
+        (("--from", "oci://h.example/c:1", *V, *TO), "without tag"),
+        ((*OCI, "--to", "https://h.example/x"), "--to is not"),
+        ((*OCI, "--to", "oci://h.example"), "--to is not"),
+        ((*OCI, "--plain-http", *TO), "on loopback"),
+        (("--from", "http://h.example/c", *X, "--plain-http", *LOCAL), "on loopback"),
+        (("--from", "http://127.0.0.1:1", *X, *LOCAL), "with --plain-http"),
+        (("--from", "https://me:secret-word@h.example/c", *X, *TO), "without user"),
+        (("--from", "https://h.example/c?t=secret-word", *X, *TO), "query"),
+        (("--from", "oci://me:secret-word@h.example/c/d", *V, *TO), "user or password"),
+        ((*OCI, "--to", "oci://me:secret-word@h.example/x"), "--to"),
+        ((*OCI, *TO, "--password", "secret-word"), "no option --password"),
+        ((*OCI, *TO, "--password=secret-word"), "no option --password"),
+        ((*OCI, *TO, "--json=secret-word"), "--json"),
+        ((*OCI, *TO, "secret-word"), "without an option"),
+    ],
+)  # fmt: skip
+def test_usage(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command.main(list(arguments))
+    printed = capsys.readouterr()
+    assert (end.value.code, printed.out) == (2, "")
+    assert said in printed.err
+    assert "secret-word" not in printed.err
+
+
+def test_a_crash_is_a_sentence(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def crash(*_: object) -> None:
+        raise AttributeError("never seen before")
+
+    monkeypatch.setattr(command, "_mirror", crash)
+    assert command.main([*OCI, *TO, "--json"]) == 1
+    assert "stopped unexpectedly (AttributeError)" in json.loads(capsys.readouterr().out)["message"]
+
+
+def test_ecr_hosts_are_asked_for_a_token(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without an AWS identity nothing else is tried, whatever the Docker configuration says."""
+    host = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {host: {"username": "u", "password": "p"}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    credentials = command._credentials(host)
+    assert credentials is not None
+    with pytest.raises(PipelineError, match="NoCredentialsError") as caught:
+        credentials.get()
+    assert (caught.value.reason, caught.value.retry) == (Reason.RegistryCredentialsUnavailable, False)
+
+
+_WORDS = st.one_of(
+    st.sampled_from(["--from", "--to", "--chart", "--version", "--json", "--plain-http", "--verbose", "-h="]),
+    st.sampled_from(
+        ["oci://127.0.0.1:1/a/b", "http://127.0.0.1:1/x", ".", "https://", "oci://", "oci://[::1", "1.2"]
+    ),
+    st.text(max_size=20),
+)
+
+
+@given(st.lists(_WORDS, max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_any_command_line_ends_in_an_exit_status(arguments: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "_mirror", _never)
+        try:
+            code = command.main(arguments)
+        except SystemExit as end:
+            code = int(end.code or 0)
+    assert code in (0, 1, 2)
+
+
+def _never(*_: object) -> None:
+    raise PipelineError(Reason.ChartSourceUnsupported, "Not mirrored in this test.")
