@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tests.bench.demo import demo
 from tests.bench.imports import imports
-from tests.bench.mirror import ROUNDS, mirror
+from tests.bench.mirror import CONTENDERS, ROUNDS, mirror
 
 
 def main() -> int:
@@ -18,13 +18,16 @@ def main() -> int:
     names = ("imports", "demo", "mirror")
     parser.add_argument("part", nargs="*", help=f"{', '.join(names)}; all of them when none is named")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measured rounds of the mirror")
+    parser.add_argument(
+        "--beside", action="append", default=[], choices=CONTENDERS, help="contenders of the mirror; all"
+    )
     asked = parser.parse_args()
     if unknown := set(asked.part) - set(names):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     parts: dict[str, Callable[[], bool]] = {
         "imports": imports,
         "demo": demo,
-        "mirror": lambda: mirror(asked.rounds),
+        "mirror": lambda: mirror(asked.rounds, asked.beside),
     }
     within = [part() for name, part in parts.items() if name in asked.part or not asked.part]
     print("\nwithin the budgets" if all(within) else "\nover a budget")

@@ -42,6 +42,8 @@ class Cost:
     """Of one whole process and those it started."""
 
     seconds: float
+    #: Seconds of the processor, the servers' left out.
+    busy: float
     peak: float
 
 
@@ -59,7 +61,7 @@ def run(command: list[str], job: Job) -> Cost:
     found = json.loads(done.stdout)
     if found["code"]:
         raise RuntimeError(f"{shlex.join(command)[:200]}: status {found['code']}: {log.read_text()[-1000:]}")
-    return Cost(found["seconds"], found["peak"])
+    return Cost(found["seconds"], found["busy"], found["peak"])
 
 
 def ours(job: Job) -> list[str]:

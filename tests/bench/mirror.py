@@ -8,13 +8,13 @@ import compileall
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import urllib3
-from aicr_pipeline.decide.chart_package import digest_of
+from aicr_pipeline.decide.chart_package import MANIFEST_TYPE, digest_of
 
 from tests.bench import contenders
 from tests.bench.charts import BenchChart, bench_charts, large_chart, large_index
@@ -43,6 +43,7 @@ BY_SOURCE: dict[str, dict[str, Command]] = {
     },
     "https": {"ours": contenders.ours, "urllib3": contenders.urllib3_pool, "helm": contenders.helm},
 }
+CONTENDERS = tuple(BY_SOURCE["registry"])
 #: (source, link, state) to what ours may take of whom.
 _AGAINST = {("registry", "loopback", COLD): 0.45, ("registry", "30 ms", COLD): 0.1}
 YARDSTICK = 1.15
@@ -53,6 +54,7 @@ class Figures:
     """All measurements of one contender in one situation."""
 
     seconds: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
     peak: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
 
@@ -80,8 +82,16 @@ class Publishers:
         return tuple(Wanted(c.name, c.name, f"http://{address}/{c.name}", c.version) for c in charts)
 
 
-def mirror(rounds: int) -> bool:
-    """Measure and print; whether all is within the budgets."""
+def mirror(rounds: int, names: Collection[str]) -> bool:
+    """Measure and print; whether all is within the budgets.
+
+    Parameters
+    ----------
+    rounds:
+        Measured ones; one more goes before them.
+    names:
+        The contenders wanted, ours aside; empty for all.
+    """
     missing = [name for name in ("docker-registry", "nginx", "skopeo") if program(name) is None]
     if missing:
         print(
@@ -97,7 +107,7 @@ def mirror(rounds: int) -> bool:
         folder = Path(text)
         folder.chmod(0o755)  # nginx's worker is somebody else
         with _publishers(folder, [*charts, large]) as publishers:
-            table = _rounds(charts, publishers, folder, rounds)
+            table = _rounds(charts, publishers, folder, rounds, {"ours", *(names or CONTENDERS)})
             fits = [_print_table(table, len(charts))]
             fits.append(_large(large, publishers, folder))
             fits.append(_index(publishers, folder))
@@ -121,7 +131,9 @@ def _publishers(folder: Path, charts: list[BenchChart]) -> Iterator[Publishers]:
         yield Publishers(host, repository, (there, asked))
 
 
-def _rounds(charts: list[BenchChart], publishers: Publishers, folder: Path, rounds: int) -> Table:
+def _rounds(
+    charts: list[BenchChart], publishers: Publishers, folder: Path, rounds: int, names: set[str]
+) -> Table:
     table: Table = defaultdict(lambda: defaultdict(Figures))
     warm: Table = defaultdict(lambda: defaultdict(Figures))
     for at in range(rounds + 1):
@@ -131,6 +143,8 @@ def _rounds(charts: list[BenchChart], publishers: Publishers, folder: Path, roun
                 for source, address in (("registry", near), ("https", index)):
                     wanted = publishers.wanted(charts, source, address)
                     for name, command in BY_SOURCE[source].items():
+                        if name not in names:
+                            continue
                         states = (COLD,) if name == "helm" else (COLD, UNCHANGED)
                         with _destination(folder, link) as (host, plain, asked):
                             job = Job(host, wanted, plain)
@@ -162,6 +176,7 @@ def _measure(command: Command, job: Job, figures: Figures, requests: tuple[Reque
     cost = run(command(job), job)
     figures.requests.append(sum(one.count() for one in requests))
     figures.seconds.append(cost.seconds)
+    figures.busy.append(cost.busy)
     figures.peak.append(cost.peak)
 
 
@@ -171,7 +186,7 @@ def _print_table(table: Table, charts: int) -> bool:
         source, link, state = situation
         ours = row["ours"]
         print(f"\n  from {source}, {link}, {state}")
-        print(f"    {'':12} {'seconds':>8} {'ours is':>9} {'peak MB':>8} {'requests':>9}")
+        print(f"    {'':12} {'seconds':>8} {'ours is':>9} {'of CPU':>8} {'peak MB':>8} {'requests':>9}")
         for name, figures in row.items():
             ratio = ours.median / figures.median
             budget = YARDSTICK if name == "urllib3" else 0.0
@@ -180,8 +195,8 @@ def _print_table(table: Table, charts: int) -> bool:
             fits &= not over
             note = f"  (budget {budget} x{', over' if over else ''})" if budget else ""
             print(
-                f"    {name:12} {figures.median:8.2f} {ratio:7.2f} x {max(figures.peak):8.0f} "
-                f"{max(figures.requests):9}{note}"
+                f"    {name:12} {figures.median:8.2f} {ratio:7.2f} x {statistics.median(figures.busy):8.2f} "
+                f"{max(figures.peak):8.0f} {max(figures.requests):9}{note}"
             )
         most = charts * (NEW_REQUESTS if state == COLD else SAME_REQUESTS)
         over = max(ours.requests) > most
@@ -235,7 +250,7 @@ def _seed(host: str, chart: BenchChart) -> None:
     for blob in (chart.config, chart.archive):
         opened = pool.request("POST", f"{base}/blobs/uploads/")
         pool.request("PUT", f"{opened.headers['Location']}&digest={digest_of(blob)}", body=blob)
-    kind = {"Content-Type": "application/vnd.oci.image.manifest.v1+json"}
+    kind = {"Content-Type": MANIFEST_TYPE}
     answer = pool.request("PUT", f"{base}/manifests/{chart.version}", body=chart.manifest, headers=kind)
     if answer.status != 201:
         raise RuntimeError(f"the source registry answered {answer.status}: {answer.data[:300]!r}")
@@ -243,7 +258,8 @@ def _seed(host: str, chart: BenchChart) -> None:
 
 def _arrived(host: str, charts: list[BenchChart]) -> bool:
     """Whether a destination holds every chart's own bytes."""
-    pool = urllib3.PoolManager(headers=urllib3.make_headers(basic_auth=f"{USER}:{PASSWORD}"))
+    headers = {"Accept": MANIFEST_TYPE, **urllib3.make_headers(basic_auth=f"{USER}:{PASSWORD}")}
+    pool = urllib3.PoolManager(headers=headers)
     for chart in charts:
         base = f"http://{host}/v2/{PREFIX}/charts/{chart.name}"
         manifest = pool.request("GET", f"{base}/manifests/{chart.version}").json()

@@ -1,4 +1,4 @@
-"""Runs one command and prints what it cost: seconds from start to exit, peak memory, exit status.
+"""Runs one command and prints what it cost: seconds, seconds of CPU, peak memory, exit status.
 
 Started for each measurement with ``python -S -I``, because a child's peak counts what its parent held when it
 forked: this one holds next to nothing (9 MB, which is the least that can be measured).
@@ -19,7 +19,8 @@ def main(log: str, command: list[str]) -> None:
     _, status, usage = os.wait4(pid, 0)  # of the process, and of all it waited for itself
     seconds = time.perf_counter() - began
     code = os.waitstatus_to_exitcode(status)
-    print(json.dumps({"seconds": seconds, "peak": usage.ru_maxrss / 1024, "code": code}))
+    busy = usage.ru_utime + usage.ru_stime
+    print(json.dumps({"seconds": seconds, "busy": busy, "peak": usage.ru_maxrss / 1024, "code": code}))
 
 
 if __name__ == "__main__":
