@@ -1,4 +1,4 @@
-"""Stands before a real registry or publisher and breaks one request by its number; all others pass unchanged."""
+"""Stands before a real registry or publisher and breaks one request by its number; the others pass."""
 
 import threading
 from collections.abc import Callable, Iterator

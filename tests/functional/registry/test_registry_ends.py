@@ -1,8 +1,8 @@
-"""Whatever breaks on the way, the registry ends as if nothing had: the same tags, manifests and blobs, no more.
+"""Whatever breaks on the way, the registry ends as if nothing had: the same tags, manifests and blobs.
 
-One chart of an https repository, one of a registry with its provenance, and one wrapper go over through proxies
-that break one request by its number. A run that ends in a ``TransientError`` is run again, as the state
-machines do.
+One chart of a Helm repository and one of a registry, both with provenance, and one wrapper go over through
+proxies that break one request by its number. A run that ends in a ``TransientError`` is run again, as the
+state machines do.
 """
 
 import base64
@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 from aicr_pipeline.adapters.ecr import EcrCredentials
 from aicr_pipeline.adapters.mirror import Destination, MirrorResult
-from aicr_pipeline.decide.chart_package import PROVENANCE_TYPE
+from aicr_pipeline.decide.chart_package import PROVENANCE_TYPE, digest_of
 from aicr_pipeline.errors import TransientError
 
 from local.registry import LocalRegistry, MemoryStore, TokenIssuer
+from local.upstream.standins import standin_chart
 from tests.functional.registry.charts import in_registry, indexed, upstream
 from tests.functional.registry.conftest import Patient, docker_registry, patient
 from tests.functional.registry.fake import Reply, Seen
@@ -30,8 +31,8 @@ from tests.functional.registry.mirror_process import Job, Killable, killable
 from tests.functional.registry.states import State, in_docker_registry, in_memory
 
 CHARTS = (indexed("from-index"), in_registry("from-registry"))
-#: 9 for the chart of the index (it has no provenance), 12 for the one with provenance, 6 for the wrapper.
-REQUESTS = 27
+#: 11 for the chart of the index, 12 for the one of a registry, 6 for the wrapper.
+REQUESTS = 29
 WRAPPER = {"Chart.yaml": "apiVersion: v2\nname: own\nversion: 0.1.0\n", "templates/a.yaml": "a: 1\n"}
 
 
@@ -80,13 +81,24 @@ class World:
         assert [result.pushed for result in results] == [True] * 3
         self.lines = [line.replace(job.prefix, "PREFIX") for line in self.faults.lines()]
         self.calm = self.look(job.prefix)
-        assert (len(self.calm.tags), len(self.calm.manifests), len(self.calm.blobs)) == (3, 3, 7)
+        assert (len(self.calm.tags), len(self.calm.manifests), len(self.calm.blobs)) == (3, 3, 8)
         assert len(self.lines) == REQUESTS
         self.settled(job)
 
 
+def signed(chart: str, archive: str) -> bytes:
+    """A provenance file that speaks of the archive; nobody's keys are configured here."""
+    return (
+        f"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nname: {chart}\nversion: 1.2.3\n\n...\n"
+        f"files:\n  {chart}-1.2.3.tgz: {archive}\n-----BEGIN PGP SIGNATURE-----\n\nwsF=\n"
+        "-----END PGP SIGNATURE-----\n"
+    ).encode()
+
+
 def world(stack: ExitStack, host: str, user: str, password: str, look: Callable[[str], State]) -> World:
     up = stack.enter_context(upstream(*CHARTS))
+    archive = digest_of(standin_chart("from-index", "1.2.3"))
+    up._files["charts.example.com/stable/from-index-1.2.3.tgz.prov"] = signed("from-index", archive)
     place = "ghcr.example/org/from-registry"
     held = up._store.manifest(place, "1.2.3")
     assert held is not None
@@ -168,7 +180,7 @@ def ours(lines: list[str]) -> list[int]:
 
 def test_a_token_that_ends_before_any_request_is_renewed(memory: World) -> None:
     assert memory.issuer is not None
-    assert len(ours(memory.lines)) == 20
+    assert len(ours(memory.lines)) == 22
     for number in ours(memory.lines):
 
         def thirteen_hours_pass() -> None:
@@ -238,9 +250,9 @@ def test_a_connection_that_is_cut_changes_nothing(each: World, cut: str) -> None
     }[cut]
     verbs = {"answer": ("GET",), "body": ("PUT",), "lost": ("GET", "HEAD", "POST", "PUT")}[cut]
     numbers = [number for number, line in enumerate(each.lines) if line.split()[0] in verbs]
-    assert len(numbers) == {"answer": 8, "body": 10, "lost": REQUESTS}[cut]
-    # docker-registry takes its time to write; there a third of the moments must do.
-    for number in numbers[:: 1 if each.issuer else 3]:
+    assert len(numbers) == {"answer": 8, "body": 11, "lost": REQUESTS}[cut]
+    # docker-registry takes its time to write; there a part of the moments must do.
+    for number in numbers[:: 1 if each.issuer else 4]:
         job = each.fresh()
         each.faults.start_over(only(number, fault))
         results, _, runs = each.run(job)
@@ -272,7 +284,7 @@ def test_a_process_that_is_killed_at_any_point_is_followed_by_one_that_finishes(
         memory.run(job, 1)
         assert memory.look(job.prefix) == memory.calm
         moments += 1
-    assert moments == REQUESTS + 17 + 10
+    assert moments == REQUESTS + 19 + 11
     job = memory.fresh()
     memory.faults.start_over()
     assert process.run(job) == 0
@@ -282,7 +294,7 @@ def test_a_process_that_is_killed_at_any_point_is_followed_by_one_that_finishes(
 def test_a_process_killed_at_a_real_registry_is_followed_by_one_that_finishes(
     docker: World, process: Killable
 ) -> None:
-    for number, fault in list(kills(docker.lines, process))[::9]:
+    for number, fault in list(kills(docker.lines, process))[::13]:
         job = docker.fresh()
         docker.faults.start_over(only(number, fault))
         assert process.run(job) == -9
