@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from aicr_pipeline.decide.chart_archive import MAX_CHART_YAML, Chart, parse_chart_yaml
@@ -26,8 +25,6 @@ from aicr_pipeline.model.reasons import Reason
 if TYPE_CHECKING:
     from aicr_pipeline.model.config import ProvenanceSource
 
-if TYPE_CHECKING:
-    
 #: A ``Chart.yaml``, one line for each archive, and signatures of a few kilobytes.
 MAX_PROVENANCE = MAX_CHART_YAML + 64 * 1024
 
