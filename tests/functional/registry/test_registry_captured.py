@@ -63,7 +63,7 @@ def seventeen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
     folder = tmp_path_factory.mktemp("generated")
     contents = {key: generated(*key) for key in SIZES}
     sizes = sorted(map(len, contents.values()))
-    assert (len(sizes), 10_000 < sizes[0], sizes[-1] < 2_100_000) == (17, True, True)
+    assert (len(sizes), sizes[0] > 10_000, sizes[-1] < 2_100_000) == (17, True, True)
     assert 4_200_000 < sum(sizes) < 4_700_000
     for (name, version), content in contents.items():
         (folder / f"{name}-{version}.tgz").write_bytes(content)

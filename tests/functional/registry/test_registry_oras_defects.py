@@ -7,19 +7,30 @@ it there.
 import base64
 import io
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import oras.provider  # type: ignore[import-untyped]
 import pytest
+from aicr_pipeline.adapters.ecr import fetch_token
+from aicr_pipeline.adapters.http import Patience, Transport, UnreachableError
 from aicr_pipeline.adapters.registry import Reference, Repository
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.adapters.registry_errors import DeniedError, DigestMismatchError, TokenExpiredError
 from aicr_pipeline.decide.chart_package import digest_of
+from aicr_pipeline.decide.ecr_host import parse_ecr_host
+from oras.auth.ecr import EcrAuth  # type: ignore[import-untyped]
 
-from tests.functional.registry.conftest import patient
+from tests.functional.registry.conftest import Registry, patient
 from tests.functional.registry.fake import Fake, Reply, Seen
 from tests.functional.registry.test_registry_answers import EXPIRED, MANIFEST
 from tests.functional.registry.test_registry_tokens import tokens
@@ -104,6 +115,97 @@ def test_an_expired_ecr_token_costs_minutes(fake: Fake, slept: list[float]) -> N
     with pytest.raises(TokenExpiredError):
         ours(fake).get_manifest("1")
     assert len(fake.seen) == 1
+
+
+def test_a_basic_challenge_costs_minutes(fake: Fake, slept: list[float]) -> None:
+    """ECR's challenge names a realm that is no token service; the library asks it for a token anyway."""
+    challenge = {"WWW-Authenticate": f'Basic realm="http://{fake.host}/",service="ecr.amazonaws.com"'}
+
+    def guarded(seen: Seen) -> Reply:
+        allowed = seen.headers.get("Authorization") == BASIC
+        return Reply(200, b"{}") if allowed else Reply(401, headers=challenge)
+
+    fake.on(".", guarded)
+    library = plain()
+    library.auth.set_basic_auth("AWS", "secret-word")
+    with pytest.raises(ValueError, match="Cannot respond"):
+        library.get_manifest(f"{fake.host}/a:1")
+    assert sum(slept) > 120
+    assert any(one.path.startswith("/?") or one.path == "/" for one in fake.seen)
+    fake.seen.clear()
+    assert ours(fake).get_manifest("1") is not None
+    assert len(fake.seen) == 1
+
+
+def test_a_server_that_never_answers_is_waited_for_without_end() -> None:
+    """The library names no timeout, so that its thread ends with the connection, and no sooner."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        thread = threading.Thread(target=lambda: suppressed(plain().get_manifest, f"{host}/a:1"), daemon=True)
+        thread.start()
+        connection, _ = silent.accept()
+        transport = Transport(frozenset({host}), Patience(attempts=1, read=0.1))
+        with pytest.raises(UnreachableError, match="ReadTimeoutError"):
+            Repository(transport, Reference(host, "a")).get_manifest("1")
+        thread.join(0.3)
+        assert thread.is_alive()
+        # Ended by its server; what it tries again is refused.
+        silent.close()
+        connection.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def suppressed(call: Callable[[str], object], argument: str) -> None:
+    with suppress(Exception):
+        call(argument)
+
+
+def test_a_push_holds_the_whole_file(docker_host: str, tmp_path: Path) -> None:
+    size = 30_000_000
+    path = tmp_path / "large"
+    path.write_bytes(bytes(size))
+    digest = digest_of(bytes(size))
+    library = oras.provider.Registry(insecure=True, auth_backend="basic")
+    library.auth.set_basic_auth("AWS", "right-password")
+    target = Registry("docker-registry", docker_host, "AWS", "right-password")
+
+    def peak(call: Callable[[], object]) -> int:
+        tracemalloc.start()
+        call()
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    layer = {"digest": digest, "size": size}
+    assert peak(lambda: library.upload_blob(str(path), f"{docker_host}/aicr/l:1", layer)) > size
+    with path.open("rb") as file:
+        assert peak(lambda: target.repository("aicr/o").push_blob(digest, size, file)) < 4_000_000
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn",
+        "123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com",
+        "123456789012.dkr-ecr.eu-central-1.on.aws",
+        "123456789012.dkr.ecr.eusc-de-east-1.amazonaws.eu",
+    ],
+)
+def test_half_of_ecr_is_not_known_by_its_host(host: str) -> None:
+    """The library knows one form; here the host is what ECR itself says, and is recognised in each."""
+
+    class Ecr:
+        def get_authorization_token(self) -> dict[str, Any]:
+            token, until = base64.b64encode(b"AWS:p").decode(), datetime(2030, 1, 1, tzinfo=UTC)
+            data = {"authorizationToken": token, "expiresAt": until, "proxyEndpoint": f"https://{host}"}
+            return {"authorizationData": [data]}
+
+    assert EcrAuth.AWS_ECR_PATTERN.fullmatch(host) is None
+    assert EcrAuth.AWS_ECR_REALM_PATTERN.fullmatch(f"https://{host}/") is None
+    found = fetch_token(Ecr())
+    assert found.host == host
+    assert parse_ecr_host(found.host) is not None
 
 
 def test_a_manifest_is_written_anew(fake: Fake) -> None:
