@@ -1,24 +1,39 @@
 """Provenance made by a real helm and gpg: our verdict beside helm's own."""
 
+import json
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aicr_pipeline.adapters.mirror import Destination, mirror_chart
+from aicr_pipeline.adapters.registry_errors import RepositoryMissingError
 from aicr_pipeline.decide.chart_archive import Chart, read_chart
-from aicr_pipeline.decide.chart_package import digest_of
+from aicr_pipeline.decide.chart_package import PROVENANCE_TYPE, digest_of, tag_of
 from aicr_pipeline.decide.provenance import require_signed
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import ProvenanceSource
+from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
 
 from local.helm import helm_binary
+from local.upstream import UpstreamCharts
 from local.upstream.standins import standin_chart
+from tests.functional.registry.charts import (
+    REPO,
+    chart_name,
+    destination,
+    in_registry,
+    indexed,
+    pushed,
+    upstream,
+)
+from tests.functional.registry.conftest import Registry
 from tests.openpgp import Gnupg, gnupg
-
-PLACE = "https://charts.example.com/stable"
 
 
 @dataclass
@@ -80,7 +95,7 @@ def ours(publisher: Publisher, archive: Path, chart: Chart, *keys: str) -> str |
             publisher.gpg.public(*keys),
             chart,
             digest_of(archive.read_bytes()),
-            f"{PLACE}/{archive.name}.prov",
+            f"{REPO}/{archive.name}.prov",
             datetime.now(UTC),
         )
     except PipelineError as error:
@@ -90,8 +105,9 @@ def ours(publisher: Publisher, archive: Path, chart: Chart, *keys: str) -> str |
     return None
 
 
-@pytest.mark.parametrize("key", ["publisher", "stranger"])
-@pytest.mark.parametrize("version", ["1.2.3", "v1.2.3", "1.2.3+build.4"])
+@pytest.mark.parametrize(
+    ("version", "key"), [("1.2.3", "publisher"), ("v1.2.3", "publisher"), ("1.2.3+build.4", "stranger")]
+)
 def test_what_helm_signs_both_take(publisher: Publisher, version: str, key: str) -> None:
     archive = publisher.signed("app", version, key)
     assert verdicts(publisher, archive, key) == (None, None)
@@ -171,3 +187,152 @@ def test_means_that_helm_still_takes_we_refuse(publisher: Publisher, tmp_path: P
     helms, our = verdicts(publisher, archive, "publisher")
     assert helms is None
     assert our is not None and "has a signature over SHA-1, which is not safe any more" in our
+
+
+def provenance_of(archive: Path) -> bytes:
+    return archive.with_name(archive.name + ".prov").read_bytes()
+
+
+def serve_provenance(up: UpstreamCharts, source: UpstreamSource, content: bytes) -> None:
+    """Beside the archive, or as a layer of the publisher's manifest."""
+    if not source.chart.startswith("oci://"):
+        up._files[f"charts.example.com/stable/{source.chart}-{source.version}.tgz.prov"] = content
+        return
+    place = source.chart.removeprefix("oci://")
+    manifest, media_type, _ = up._store.manifest(place, tag_of(source.version)) or (b"", "", "")
+    document = json.loads(manifest)
+    digest = up._store.put_blob(place, content)
+    document["layers"].append({"mediaType": PROVENANCE_TYPE, "digest": digest, "size": len(content)})
+    up._store.put_manifest(place, tag_of(source.version), json.dumps(document).encode(), media_type)
+
+
+def demanding(registry: Registry, up: UpstreamCharts, keys: str) -> Destination:
+    """Both publishers' charts must be signed with one of the keys."""
+    demanded = [ProvenanceSource(source=source, keys=keys) for source in (REPO, "oci://ghcr.example/org")]
+    return replace(destination(registry, up), provenance=demanded)
+
+
+def held(registry: Registry, source: UpstreamSource, target: Destination, content: str) -> str:
+    """Why the chart is held; nothing of it may have been pushed."""
+    with pytest.raises(PipelineError) as caught:
+        mirror_chart(source, target)
+    assert caught.value.reason == Reason.ChartInvalid
+    name = source.chart.rpartition("/")[2]
+    repository = registry.repository(f"aicr/demo/charts/{name}")
+    assert not repository.blob_exists(content)
+    with suppress(RepositoryMissingError):
+        assert repository.head_manifest(tag_of(source.version)) is None
+    address = source.chart if source.chart.startswith("oci://") else REPO
+    assert f"The provenance file of chart {name} {source.version} at {address} " in caught.value.message
+    return caught.value.message
+
+
+Make = Callable[[str, str], UpstreamSource]
+
+
+@pytest.mark.parametrize(
+    ("make", "requests", "version"), [(indexed, 11, "1.2.3+build.4"), (in_registry, 12, "1.2.3")]
+)
+def test_a_signed_chart_goes_over_and_helm_verifies_it(
+    publisher: Publisher, registry: Registry, tmp_path: Path, make: Make, requests: int, version: str
+) -> None:
+    name = chart_name()
+    archive, source = publisher.signed(name, version), make(name, version)
+    with upstream(source, charts_dir=served(archive, tmp_path)) as up:
+        serve_provenance(up, source, provenance_of(archive))
+        target = demanding(registry, up, publisher.gpg.public("publisher", "stranger"))
+        result = mirror_chart(source, target)
+        assert (result.pushed, result.requests) == (True, requests)
+        document, content = pushed(registry, result)
+        assert content == archive.read_bytes()
+        kinds = {layer["mediaType"]: layer["digest"] for layer in document["layers"]}  # type: ignore[attr-defined]
+        assert kinds[PROVENANCE_TYPE] == digest_of(provenance_of(archive))
+        # Unchanged: judged again, by what the cluster's own registry has.
+        again = mirror_chart(source, target)
+        assert (again.pushed, again.requests, again.manifest_digest) == (False, 3, result.manifest_digest)
+    helm(
+        tmp_path, "pull", f"oci://{registry.host}/{result.repository}", "--version", version, "-d", tmp_path,
+        "--plain-http", "--username", registry.user, "--password", registry.password,
+        "--verify", "--keyring", publisher.public,
+    )  # fmt: skip
+    assert (tmp_path / archive.name).read_bytes() == archive.read_bytes()
+
+
+def served(archive: Path, folder: Path) -> Path:
+    """A folder of this archive alone."""
+    place = folder / "served"
+    place.mkdir()
+    shutil.copy(archive, place)
+    return place
+
+
+@pytest.mark.parametrize("make", [indexed, in_registry])
+def test_a_chart_that_is_not_signed_as_demanded_is_held(
+    publisher: Publisher, memory_registry: Registry, tmp_path: Path, make: Make
+) -> None:
+    name = chart_name()
+    archive, source = publisher.signed(name, "1.2.3"), make(name, "1.2.3")
+    signed, fingerprint = digest_of(archive.read_bytes()), publisher.gpg.fingerprint("publisher")
+    good, stranger = publisher.gpg.public("publisher"), publisher.gpg.public("stranger")
+    with upstream(source, charts_dir=served(archive, tmp_path)) as up:
+        said = held(memory_registry, source, demanding(memory_registry, up, good), signed)
+        assert "is not there, but registry.provenance names keys for this source" in said
+        serve_provenance(up, source, provenance_of(archive))
+        said = held(memory_registry, source, demanding(memory_registry, up, stranger), signed)
+        assert (
+            f"is signed by key {fingerprint}, which registry.provenance does not name for this source" in said
+        )
+    standin = digest_of(standin_chart(name, "1.2.3"))
+    with upstream(source) as up:  # the same chart and version, packed by another, with the signed file
+        serve_provenance(up, source, provenance_of(archive))
+        said = held(memory_registry, source, demanding(memory_registry, up, good), standin)
+        assert f"lists {signed}, but the archive has {standin}" in said
+    with upstream(source, charts_dir=tmp_path / "served") as up:
+        changed = provenance_of(archive).replace(signed.encode(), standin.encode())
+        serve_provenance(up, source, changed)
+        said = held(memory_registry, source, demanding(memory_registry, up, good), signed)
+        assert f"has a signature of key {fingerprint} that does not match its text" in said
+
+
+@pytest.mark.parametrize("make", [indexed, in_registry])
+def test_keys_that_are_named_later_hold_what_is_there_already(
+    publisher: Publisher, memory_registry: Registry, tmp_path: Path, make: Make
+) -> None:
+    source = make(chart_name(), "1.2.3")
+    with upstream(source) as up:
+        result = mirror_chart(source, destination(memory_registry, up))
+        assert result.pushed
+        with pytest.raises(
+            PipelineError, match=r"is not there, but registry\.provenance names keys"
+        ) as caught:
+            mirror_chart(source, demanding(memory_registry, up, publisher.gpg.public("publisher")))
+        assert caught.value.reason == Reason.ChartInvalid
+
+
+def test_without_keys_provenance_is_carried_along(
+    publisher: Publisher, memory_registry: Registry, tmp_path: Path
+) -> None:
+    name = chart_name()
+    archive, source = publisher.signed(name, "1.2.3", "stranger"), indexed(name)
+    with upstream(source, charts_dir=served(archive, tmp_path)) as up:
+        target = replace(
+            destination(memory_registry, up),
+            provenance=[ProvenanceSource(source=f"{REPO}r", keys=publisher.gpg.public("publisher"))],
+        )
+        other = publisher.signed("other", "1.2.3")
+        serve_provenance(up, source, provenance_of(other))
+        assert "is that of other 1.2.3" in held(
+            memory_registry, source, target, digest_of(archive.read_bytes())
+        )
+        serve_provenance(up, source, provenance_of(archive))
+        document, _ = pushed(memory_registry, mirror_chart(source, target))
+        assert digest_of(provenance_of(archive)) in json.dumps(document)
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html><title>Sign in</title>", b"<html>" + b" " * 500_000, b""])
+def test_a_page_in_place_of_provenance_is_none(memory_registry: Registry, page: bytes) -> None:
+    source = indexed(chart_name())
+    with upstream(source) as up:
+        serve_provenance(up, source, page)
+        document, _ = pushed(memory_registry, mirror_chart(source, destination(memory_registry, up)))
+    assert PROVENANCE_TYPE not in json.dumps(document)

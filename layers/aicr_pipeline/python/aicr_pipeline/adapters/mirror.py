@@ -14,7 +14,7 @@ what was mirrored before the keys were named is verified too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -233,6 +233,8 @@ def _from_index(source: "UpstreamSource", sources: ChartSources, destination: De
         _, layers = chart_parts(there, f"{target.reference}:{result.tag}")
         provenance = _held_provenance(layers, target) or sources.fetch_provenance(found, found.urls)
         _judge_held(Chart(source.chart, version, {}), content, provenance, source.repo, destination)
+        counters = target.counters  # what provenance took counts, too
+        result = replace(result, requests=counters.requests, bytes=counters.sent + counters.received)
     return result
 
 
