@@ -120,7 +120,7 @@ def test_new_then_unchanged_from_an_index(place: Place) -> None:
         second = place.mirror(repo, "--chart", source.chart, "--verbose")
         assert second.returncode == 0
         assert (
-            "  pushed    nothing\n  skipped   blobs and manifest: there already\n2 requests, 0 retries, 0 "
+            "  pushed    nothing\n  skipped   blobs and manifest: there already\nrequests 2, retries 0, bytes sent 0, "
             in (second.stdout)
         )
         assert second.stdout.endswith(
@@ -238,7 +238,7 @@ def test_a_tag_that_holds_something_else(place: Place, tmp_path: Path) -> None:
         done = place.mirror(repo, "--chart", source.chart)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith("refused: Conflict\n  oci://")
-        assert "\n  see docs/registry.md#conflict\n2 requests, 0 retries, " in done.stderr
+        assert "\n  see docs/registry.md#conflict\nrequests 2, retries 0, " in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_what_may_pass_by_itself(place: Place, fake: Fake) -> None:
     assert first == "try again: RegistryUnreachable (Unreachable)"
     assert rest[1:] == [
         "  see docs/registry.md#registryunreachable",
-        "1 requests, 0 retries, 0 bytes sent, 0 received",
+        "requests 1, retries 0, bytes sent 0, received 0",
         f"  500 GET  http://{fake.host}/index.yaml",
     ]
 

@@ -283,8 +283,8 @@ def _print(outcome: dict[str, Any], wish: _Wish, to: Any) -> None:
         return
     lines = _told(outcome) if "tag" in outcome else _refused(outcome)
     lines.append(
-        f"{len(outcome['requests'])} requests, {outcome['retries']} retries, "
-        f"{outcome['sent']:,} bytes sent, {outcome['received']:,} received"
+        f"requests {len(outcome['requests'])}, retries {outcome['retries']}, "
+        f"bytes sent {outcome['sent']:,}, received {outcome['received']:,}"
     )
     if wish.verbose:
         lines += [
