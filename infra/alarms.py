@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from aicr_pipeline.decide.credentials import REFUSED, SECONDS_LEFT, TROUBLES
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
@@ -12,7 +13,11 @@ from constructs import Construct
 
 
 class Alarms(Construct):
-    """Alarms on what AWS measures of itself, so that they work even when the program does not."""
+    """Alarms on what AWS measures of itself, so that they work even when the program does not.
+
+    What only the program can know (``own``, ``refresh``) is beside that; where silence is dangerous a missing
+    measurement raises the alarm.
+    """
 
     def __init__(self, scope: Construct, id: str, *, topic: sns.ITopic) -> None:
         super().__init__(scope, id)
@@ -67,13 +72,33 @@ class Alarms(Construct):
         """Nothing that waits moves on while the sweep does not run."""
         self._stopped("SweepStopped", "The sweep has not run for 15 minutes", function, Duration.minutes(15))
 
-    def refresh(self, function: lambda_.Function) -> None:
-        """A token lives 12 hours and is renewed every 6: none for 7 hours leaves less than 5."""
+    def refresh(self, function: lambda_.Function, namespace: str) -> None:
+        """Argo CD's token lives 12 hours, is renewed every 6 and looked at every hour."""
+        name = "refresh_credentials"
         self._stopped(
-            "CredentialsOld",
-            "Argo CD's registry token was not renewed for 7 hours",
+            "CredentialsUnwatched",
+            "Argo CD's registry token was neither renewed nor looked at for 3 hours",
             function,
-            Duration.hours(7),
+            Duration.hours(3),
+        )
+        # Half of the life is left at least as long as renewing works: less than 5 hours is a renewal that
+        # failed, twice at that. Nothing measured for three hours is as bad.
+        left = _own(namespace, name, SECONDS_LEFT, statistic="Minimum", period=Duration.hours(3))
+        self._low(
+            "CredentialsOld",
+            "Argo CD's registry token has less than 5 hours left, or nobody knows",
+            left,
+            5 * 3600,
+        )
+        self._alarm(
+            "CredentialsTroubles",
+            "Argo CD's registry token could not be minted, written or tried",
+            _own(namespace, name, TROUBLES),
+        )
+        self._alarm(
+            "CredentialsRefused",
+            "The registry refused what Argo CD's Secret held: another's token, or rights that were lost",
+            _own(namespace, name, REFUSED),
         )
 
     def own(self, namespace: str) -> None:
@@ -100,12 +125,16 @@ class Alarms(Construct):
             label="successful runs",
             period=period,
         )
+        self._low(id, description, runs, 1)
+
+    def _low(self, id: str, description: str, metric: cloudwatch.IMetric, threshold: int) -> None:
+        """Below the threshold, or nothing measured at all."""
         alarm = cloudwatch.Alarm(
             self,
             id,
             alarm_description=description,
-            metric=runs,
-            threshold=1,
+            metric=metric,
+            threshold=threshold,
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
@@ -126,12 +155,18 @@ class Alarms(Construct):
         alarm.add_alarm_action(self._action)
 
 
-def _own(namespace: str, function: str, name: str) -> cloudwatch.Metric:
+def _own(
+    namespace: str,
+    function: str,
+    name: str,
+    statistic: str = "Sum",
+    period: Duration = Duration.minutes(5),  # noqa: B008 - immutable
+) -> cloudwatch.Metric:
     """A metric as Powertools writes it: the function is the dimension ``service``."""
     return cloudwatch.Metric(
         namespace=namespace,
         metric_name=name,
         dimensions_map={"service": function},
-        period=Duration.minutes(5),
-        statistic="Sum",
+        period=period,
+        statistic=statistic,
     )

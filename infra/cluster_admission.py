@@ -10,6 +10,7 @@ from typing import Any
 
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
 from aicr_pipeline.decide.application import MANAGED_BY, MANAGED_BY_LABEL
+from aicr_pipeline.decide.credentials import SECRET_TYPE, repo_creds
 from aicr_pipeline.model.config import ClusterConfig
 
 from infra.cluster_rbac import LABELS, Manifest
@@ -141,11 +142,11 @@ def _secrets(config: ClusterConfig) -> list[dict[str, str]]:
     docker = "object.type == 'kubernetes.io/dockerconfigjson'"
     owners = "object.metadata.ownerReferences"
     owned = f"has({owners}) && {owners}.all(owner, owner.kind == 'Job')"
+    names = [wanted.name for wanted in repo_creds(config)]
     creds = (
-        f"object.metadata.namespace == {_text(engine.namespace)} && "
-        f"object.metadata.name == {_text(engine.repo_creds_secret)}"
+        f"object.metadata.namespace == {_text(engine.namespace)} && object.metadata.name in {_texts(names)}"
     )
-    label = "argocd.argoproj.io/secret-type"
+    label = SECRET_TYPE
     return [
         _check(
             f"({creds}) || (has(object.type) && {docker} && {owned})",
@@ -155,7 +156,7 @@ def _secrets(config: ClusterConfig) -> list[dict[str, str]]:
         _check(
             f"!({creds}) || (has(object.metadata.labels) && {_text(label)} in object.metadata.labels && "
             f"object.metadata.labels[{_text(label)}] == 'repo-creds')",
-            "Argo CD's Secret stays one of repository credentials",
+            "Argo CD's Secrets stay ones of repository credentials",
         ),
     ]
 

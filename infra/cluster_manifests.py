@@ -2,16 +2,17 @@
 
 ``python -m infra.cluster_manifests demo`` prints it: namespaces with their Pod Security levels, the
 ServiceAccounts of AICR's Jobs, RBAC for each function's group, Argo CD's project, the empty credentials
-Secret and admission policies.
+Secrets and admission policies.
 """
 
-import base64
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.decide.credentials import LABELS as SECRET_LABELS
+from aicr_pipeline.decide.credentials import encoded, repo_creds
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
@@ -99,26 +100,24 @@ def _project(config: ClusterConfig) -> Manifest:
 
 
 def _credentials(config: ClusterConfig) -> Iterable[Manifest]:
-    """Empty: the pipeline may fill it, but create no Secret in Argo CD's namespace.
+    """Empty: the pipeline may fill them, but create no Secret in Argo CD's namespace.
 
     Without the annotation that says when the token expires: the pipeline writes it, and applying these
     manifests again would then conflict.
     """
-    if not config.mints_credentials:
-        return
-    content = {"type": "oci", "url": config.registry.repository}
-    yield {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": {
-            "name": config.engine.repo_creds_secret,
-            "namespace": config.engine.namespace,
-            "labels": {**LABELS, "argocd.argoproj.io/secret-type": "repo-creds"},
-        },
-        # Not stringData: server-side apply would keep it apart from what the pipeline writes into data.
-        "data": {name: base64.b64encode(text.encode()).decode() for name, text in content.items()},
-    }
+    for wanted in repo_creds(config):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
+            "metadata": {
+                "name": wanted.name,
+                "namespace": config.engine.namespace,
+                "labels": {**LABELS, **SECRET_LABELS},
+            },
+            # Not stringData: server-side apply would keep it apart from what the pipeline writes into data.
+            "data": encoded(wanted.data),
+        }
 
 
 def main(name: str) -> int:

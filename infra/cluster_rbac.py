@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.decide.credentials import repo_creds
 from aicr_pipeline.model.config import ClusterConfig
 
 from infra.names import kubernetes_group
@@ -71,8 +72,11 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
                 VALIDATION_NAMESPACE: results,
             }
         ),
+        # Without get: a patch is answered with the whole Secret, which is what is tried at the registry.
         "refresh_credentials": GroupRights(
-            {argocd: [rule("", "secrets", "patch", names=[config.engine.repo_creds_secret])]}
+            {argocd: [rule("", "secrets", "patch", names=names)]}
+            if (names := [wanted.name for wanted in repo_creds(config)])
+            else {}
         ),
         "validate_deployment": GroupRights({VALIDATION_NAMESPACE: [jobs, secrets, config_maps]}),
     }

@@ -112,7 +112,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec(
         "refresh_credentials",
         "Keeps Argo CD's registry token fresh",
-        60,
+        120,
         1024,
         True,
         ("COORDINATION_TABLE",),

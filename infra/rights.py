@@ -268,7 +268,10 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.answer(),
     ),
     # The token it writes into Argo CD's Secret is this role's: it only pulls charts.
-    "refresh_credentials": lambda g: (*g.pull("charts", "wrappers"), *g.items(("PutItem",), "FACT")),
+    "refresh_credentials": lambda g: (
+        *g.pull("charts", "wrappers"),
+        *g.items(("GetItem", "PutItem"), "FACT"),
+    ),
     "record_stall": lambda g: (
         *g.read("rollouts/*", "resolves/*"),
         *g.write("rollouts/*/stalls/*", "resolves/*/stalls/*"),

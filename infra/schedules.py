@@ -1,5 +1,8 @@
 """What runs by the clock (EventBridge Scheduler)."""
 
+import hashlib
+
+from aicr_pipeline.model.config import ClusterConfig
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -49,24 +52,38 @@ class Schedules(Construct):
             ),
         )
 
-    def refresh(self, function: lambda_.Function, dead_letters: sqs.IQueue) -> None:
-        """Every six hours; a token lives twelve, so one missed run costs nothing."""
+    def refresh(self, function: lambda_.Function, dead_letters: sqs.IQueue, config: ClusterConfig) -> None:
+        """Renew every six hours a token that lives twelve, and look at it every hour.
+
+        Scheduler only hands an event over: a refresh that fails is tried again by Lambda after one and after
+        two more minutes, and then by each look, since it renews what is half gone.
+        """
         give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
         dead_letters.grant_send_messages(self.role)
-        scheduler.CfnSchedule(
-            self,
-            "Refresh",
-            description="Renews Argo CD's registry token",
-            group_name=self._group.ref,
-            schedule_expression="rate(6 hours)",
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            target=scheduler.CfnSchedule.TargetProperty(
-                arn=function.function_arn,
-                role_arn=self.role.role_arn,
-                input='{"source":"schedule"}',
-                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=10, maximum_event_age_in_seconds=3 * 3600
+        # A rate begins when its schedule is made. Another name makes another schedule, so each deployment
+        # that changes the configuration writes what the Secrets are to hold now.
+        settings = hashlib.sha256(config.model_dump_json(by_alias=True).encode()).hexdigest()[:12]
+        for id, description, expression, source in (
+            ("Refresh", "Renews Argo CD's registry token", "rate(6 hours)", "schedule"),
+            ("Look", "Tries Argo CD's registry token", "cron(17 * * * ? *)", "look"),
+        ):
+            scheduler.CfnSchedule(
+                self,
+                id,
+                name=f"{id.lower()}-{settings}",
+                description=description,
+                group_name=self._group.ref,
+                schedule_expression=expression,
+                flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+                target=scheduler.CfnSchedule.TargetProperty(
+                    arn=function.function_arn,
+                    role_arn=self.role.role_arn,
+                    input=f'{{"source":"{source}"}}',
+                    retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                        maximum_retry_attempts=10, maximum_event_age_in_seconds=3 * 3600
+                    ),
+                    dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(
+                        arn=dead_letters.queue_arn
+                    ),
                 ),
-                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters.queue_arn),
-            ),
-        )
+            )

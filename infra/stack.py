@@ -224,7 +224,9 @@ class PipelineStack(Stack):
                 "A rollout is about to start",
                 events.own(cluster, "Credentials Wanted"),
             )
-            self.schedules.refresh(self.functions["refresh_credentials"], self.dead_letters.queue)
+            self.schedules.refresh(
+                self.functions["refresh_credentials"], self.dead_letters.queue, self._config
+            )
         made = [
             events.Rule(
                 self,
@@ -253,7 +255,9 @@ class PipelineStack(Stack):
         alarms.sweep(self.functions["sweep_waiters"])
         alarms.own(metrics_namespace(self._config.cluster.name))
         if self._keeps_credentials:
-            alarms.refresh(self.functions["refresh_credentials"])
+            alarms.refresh(
+                self.functions["refresh_credentials"], metrics_namespace(self._config.cluster.name)
+            )
 
     def _outputs(self) -> None:
         for name, value, description in (

@@ -1,10 +1,12 @@
 """The cluster's side: what is printed, that it applies, and what each group may then do."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
 from aicr_pipeline.adapters.cluster import Cluster, UnexpectedAnswerError
+from aicr_pipeline.decide.credentials import decoded
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
@@ -24,6 +26,7 @@ from local.kube import (
     argocd_crds,
 )
 from tests.infra.conftest import DEMO, PRIVATE
+from tests.unit.samples import config as sample
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,49 @@ def test_the_secret_is_there_and_holds_no_credentials(server: KubeServer) -> Non
     assert secret["metadata"]["labels"]["argocd.argoproj.io/secret-type"] == "repo-creds"
     assert "url" in secret["data"]
     assert secret["data"]["type"] == "b2Np"  # oci
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, {"aicr-registry": ("oci", "oci://")}),
+        (
+            {"engine.helmRepoCreds": True},
+            {"aicr-registry": ("oci", "oci://"), "aicr-registry-helm": ("helm", "")},
+        ),
+        (
+            {"engine.helmRepoCreds": True, "engine.helmRepoCredsSecret": "other"},
+            {"aicr-registry": ("oci", "oci://"), "other": ("helm", "")},
+        ),
+        ({"engine.helmRepoCreds": True, "engine.kind": "eks-capability"}, {}),
+    ],
+    ids=["one", "both", "named", "capability"],
+)
+def test_the_secrets_their_rights_and_their_policy_name_the_same(
+    changes: dict[str, Any], wanted: dict[str, tuple[str, str]]
+) -> None:
+    made = sample(**changes)
+    base = made.registry.repository.removeprefix("oci://")
+    printed = {found["metadata"]["name"]: found for found in kinds(made, "Secret")}
+    assert set(printed) == set(wanted)
+    for name, (kind, scheme) in wanted.items():
+        data = decoded(printed[name])
+        assert (data.pop("type"), data.pop("url")) == (kind, f"{scheme}{base}")
+        assert data == ({"enableOCI": "true"} if kind == "helm" else {})
+        assert printed[name]["metadata"]["labels"]["argocd.argoproj.io/secret-type"] == "repo-creds"
+        assert "annotations" not in printed[name]["metadata"]
+    rules = group_rights(made)["refresh_credentials"]
+    assert rules.cluster == []
+    assert [rule for found in rules.namespaced.values() for rule in found] == (
+        [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["patch"], "resourceNames": list(wanted)}]
+        if wanted
+        else []
+    )
+    policy = next(
+        p for p in kinds(made, "ValidatingAdmissionPolicy") if p["metadata"]["name"].endswith("secrets")
+    )
+    names = "[" + ", ".join(f"'{name}'" for name in wanted) + "]"
+    assert f"object.metadata.name in {names}" in policy["spec"]["validations"][0]["expression"]
 
 
 def test_static_credentials_are_the_administrators() -> None:

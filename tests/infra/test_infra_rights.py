@@ -4,10 +4,12 @@ import re
 from fnmatch import fnmatchcase
 
 import pytest
+from aicr_pipeline.decide.ecr_host import parse_ecr_host
 
 from infra.functions import FUNCTIONS, PUBLISHERS
-from infra.rights import _RIGHTS
+from infra.rights import _RIGHTS, Arns, Grants
 from tests.infra.templates import Stack, as_list, plain
+from tests.unit.samples import config
 
 #: Every action that is granted on all resources, and why there is no other way.
 ON_EVERYTHING = {
@@ -157,6 +159,73 @@ def test_argocds_token_and_the_reader_cannot_push(demo: Stack) -> None:
         assert granted(demo, f"ecr:{action}") == pushing
 
 
+PULL = {"BatchGetImage", "GetDownloadUrlForLayer", "BatchCheckLayerAvailability"}
+PUSH = PULL | {
+    "CreateRepository",
+    "InitiateLayerUpload",
+    "UploadLayerPart",
+    "CompleteLayerUpload",
+    "PutImage",
+}
+#: Function -> what it may do in ECR under its folders; a token carries exactly that.
+IN_ECR = {
+    "refresh_credentials": PULL,
+    "read_bundle": PULL,
+    "mirror_chart": PUSH,
+    "render_bundle": PUSH,
+    "validate_deployment": PUSH,
+    "bind_evidence": PUSH | {"ListImages"},
+}
+
+
+@pytest.mark.parametrize("who", [function.name for function in FUNCTIONS])
+def test_each_functions_rights_in_ecr_are_exactly_these(demo: Stack, who: str) -> None:
+    found: dict[str, set[str]] = {}
+    for function, statement in demo.statements():
+        for action in as_list(statement["Action"]):
+            if function == who and action.startswith("ecr:"):
+                places = {plain(resource) for resource in as_list(statement["Resource"])}
+                found.setdefault(action.removeprefix("ecr:"), set()).update(places)
+    login = found.pop("GetAuthorizationToken", None)
+    assert set(found) == IN_ECR.get(who, set())
+    assert login == ({"*"} if who in IN_ECR or who == "check_prerequisites" else None)
+    assert not [place for places in found.values() for place in places if "/aicr/demo/" not in place]
+
+
+def test_nobody_writes_a_secret(stack: Stack) -> None:
+    """An administrator's registry credentials are read, never written back."""
+    for who, statement in stack.statements():
+        secrets = [a for a in as_list(statement["Action"]) if a.startswith("secretsmanager:")]
+        assert set(secrets) <= {"secretsmanager:GetSecretValue"}, who
+
+
+def test_where_credentials_are_not_ours_the_refresh_has_no_way_to_mint(private: Stack) -> None:
+    assert "refresh_credentials" not in granted(private, "ecr:GetAuthorizationToken")
+
+
+@pytest.mark.parametrize(
+    ("host", "arn"),
+    [
+        ("111122223333.dkr.ecr.us-west-2.amazonaws.com", "arn:aws:ecr:us-west-2"),
+        ("111122223333.dkr.ecr-fips.us-east-1.amazonaws.com", "arn:aws:ecr:us-east-1"),
+        ("111122223333.dkr-ecr.eu-west-1.on.aws", "arn:aws:ecr:eu-west-1"),
+        ("111122223333.dkr.ecr.us-gov-west-1.amazonaws.com", "arn:aws-us-gov:ecr:us-gov-west-1"),
+        ("111122223333.dkr-ecr-fips.us-gov-east-1.on.aws", "arn:aws-us-gov:ecr:us-gov-east-1"),
+        ("111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn", "arn:aws-cn:ecr:cn-north-1"),
+        ("111122223333.dkr-ecr.cn-northwest-1.on.amazonwebservices.com.cn", "arn:aws-cn:ecr:cn-northwest-1"),
+        ("111122223333.dkr.ecr.eusc-de-east-1.amazonaws.eu", "arn:aws-eusc:ecr:eusc-de-east-1"),
+    ],
+)
+def test_rights_name_the_registry_in_its_partition(host: str, arn: str) -> None:
+    made = config(**{"registry.repository": f"oci://{host}/aicr/demo"})
+    arns = Arns("", "", "", "", "", "", "", (), "", "", "", "")
+    rights = Grants(arns, made, parse_ecr_host(made.registry.host)).of("refresh_credentials")
+    (pull,) = [right for right in rights if "ecr:BatchGetImage" in right.actions]
+    assert pull.resources == tuple(
+        f"{arn}:111122223333:repository/aicr/demo/{folder}/*" for folder in ("charts", "wrappers")
+    )
+
+
 def test_a_static_registry_needs_no_ecr_right_but_its_secret(private: Stack) -> None:
     assert not [
         action
@@ -197,7 +266,7 @@ WAITING = ("take_snapshot", "render_bundle", "request_approval", "wait_until_rea
 ITEMS = {
     **{function: {"WAITERS": PUT} for function in WAITING},
     "announce_plan": {"FACT": PUT},
-    "refresh_credentials": {"FACT": PUT},
+    "refresh_credentials": {"FACT": {"GetItem", "PutItem"}},
     "assess_transition": {"FACT": GET},
     "check_gate": {"FACT": GET, "LOCK": GET},
     "record_outcome": {"LOCK": {"DeleteItem"}},

@@ -139,6 +139,8 @@ def test_defaults() -> None:
         "namespace": "argocd",
         "project": "aicr",
         "repoCredsSecret": "aicr-registry",
+        "helmRepoCreds": False,
+        "helmRepoCredsSecret": "aicr-registry-helm",
         "kind": "self-managed",
         "destination": "https://kubernetes.default.svc",
     }

@@ -74,8 +74,9 @@ def test_credentials_are_asked_for_and_then_waited_for(place: Place) -> None:
         assessed(place)
     assert caught.info.value.retry
     assert place.events.types == ["Credentials Wanted"]
+    place.later(600)
     with refused(Reason.RegistryCredentialsUnavailable, "refresh_credentials") as caught:
-        assessed(place, retries=4)
+        assessed(place, retries=40)
     assert not caught.info.value.retry
     fresh(place)
     place.later(0)

@@ -179,12 +179,14 @@ def test_a_token_that_would_die_during_the_step_is_asked_for_and_waited_for(
     place.approve(place.put_rollout(PLAN))
     fresh(place, hours)
     with refused(Reason.RegistryCredentialsStale, "asked for again") as caught:
-        gate(place, retries=3)
-    assert caught.info.value.retry
-    with refused(Reason.RegistryCredentialsStale, "refresh_credentials") as caught:
         gate(place, retries=4)
+    assert caught.info.value.retry
+    place.later(600)
+    with refused(Reason.RegistryCredentialsStale, "refresh_credentials") as caught:
+        gate(place, retries=40)
     assert not caught.info.value.retry
     assert place.events.types == ["Credentials Wanted"] * 2
+    place.later(-600)
     fresh(place)
     assert gate(place, retries=1) == {"open": True}
 
@@ -194,9 +196,17 @@ def test_a_token_that_nobody_knows_of(place: Place) -> None:
     with refused(Reason.RegistryCredentialsUnavailable) as caught:
         gate(place)
     assert caught.info.value.retry, "the table may be lost; asking again rebuilds it"
-    assert place.events.details("Credentials Wanted") == [{"cluster": "demo", "rollout": ROLLOUT}]
+    assert place.events.details("Credentials Wanted") == [
+        {
+            "cluster": "demo",
+            "rollout": ROLLOUT,
+            "repository": RELEASE.repository,
+            "digest": RELEASE.chart.manifest_digest,
+        }
+    ]
+    place.later(600)
     with refused(Reason.RegistryCredentialsUnavailable) as caught:
-        gate(place, retries=4)
+        gate(place, retries=40)
     assert not caught.info.value.retry
 
 

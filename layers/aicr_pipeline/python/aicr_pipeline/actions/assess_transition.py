@@ -50,7 +50,7 @@ def assess_transition(
     from_digest = step.input.get("fromPlan")
     from_plan = load_plan(ledger, str(from_digest)) if from_digest else None
     _refuse_foreign(config, argocd, to_plan)
-    want_credentials(step, config, coordination, bus, clock)
+    want_credentials(step, to_plan.desired_state.releases[0], config, coordination, bus, clock)
     report = assess(
         from_plan,
         to_plan,

@@ -76,7 +76,7 @@ def check_gate(
             f"Application {found.release} is not what the active plan installed: somebody changed or removed "
             "it. Submit the runtime again: the fresh rollout asks, and applies every release.",
         )
-    want_credentials(step, config, coordination, bus, clock)
+    want_credentials(step, release, config, coordination, bus, clock)
     return {"open": True}
 
 

@@ -1,43 +1,78 @@
-"""Before a rollout and before each step: Argo CD's registry token must outlive what comes next."""
+"""Before a rollout and before each step: Argo CD's registry token must work and outlive what comes next."""
 
-from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, CREDENTIALS_WANTED
+from datetime import timedelta
+
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, CREDENTIALS_WANTED, TROUBLE
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
-from aicr_pipeline.clock import Clock
-from aicr_pipeline.decide.credentials import half_life_passed, is_fresh
+from aicr_pipeline.clock import Clock, parse_time
+from aicr_pipeline.decide.credentials import (
+    FIRST_MARGIN,
+    MARGIN,
+    PROVEN_FOR,
+    checked_at,
+    half_life_passed,
+    in_doubt,
+    is_fresh,
+    why_not,
+)
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.plan import PlannedRelease
 from aicr_pipeline.model.step import StepEvent
 
-#: After so many retries the credentials are not coming.
-PATIENCE = 4
+#: So long a state waits for credentials. What is still wrong then needs a person.
+PATIENCE = timedelta(minutes=10)
+#: Every so many tries they are asked for again; a refresh that fails is tried again on its own meanwhile.
+ASK_EVERY = 4
+
+
+class CredentialsComingError(TransientError):
+    """They were asked for: the state machine comes back soon, and goes on for PATIENCE."""
 
 
 def want_credentials(
-    step: StepEvent, config: ClusterConfig, coordination: Coordination, bus: Bus, clock: Clock
+    step: StepEvent,
+    release: PlannedRelease,
+    config: ClusterConfig,
+    coordination: Coordination,
+    bus: Bus,
+    clock: Clock,
 ) -> None:
-    """Ask for a fresh token when half of the old one's life is gone; wait while there is none.
+    """Ask for a fresh token when half of the old one's life is gone, and wait while there is none that works.
 
-    What is known of the token is a fact of the coordination table, which may be lost: asking again
-    rebuilds it.
+    Before the first step the registry must have taken what is in the Secret within the last minutes; the
+    event names ``release``, whose chart Argo CD pulls next, as what to ask the registry for. What is known is
+    a fact of the coordination table, which may be lost: asking again rebuilds it.
 
     Raises
     ------
     PipelineError
-        Transient while one is being minted; then ``RegistryCredentialsUnavailable`` or, with an old one,
-        ``RegistryCredentialsStale``.
+        ``CredentialsComingError`` meanwhile; after PATIENCE the reason of ``decide.credentials.why_not``.
     """
     if not config.mints_credentials:
         return
-    now = clock()
-    found = coordination.fact(CREDENTIALS)
-    if half_life_passed(found, now):
-        bus.announce(CREDENTIALS_WANTED, {"rollout": step.input["rollout"]})
-    if is_fresh(found, now):
+    now, first = clock(), step.item is not None and step.item["index"] == 1
+    found, trouble = coordination.fact(CREDENTIALS), coordination.fact(TROUBLE)
+    margin = FIRST_MARGIN if first or step.item is None else MARGIN
+    ready = (
+        found is not None
+        and is_fresh(found, now, margin)
+        and not in_doubt(found, trouble)
+        and not (first and now - checked_at(found) > PROVEN_FOR)
+    )
+    if (not ready or half_life_passed(found, now)) and step.retries % ASK_EVERY == 0:
+        bus.announce(
+            CREDENTIALS_WANTED,
+            {
+                "rollout": step.input["rollout"],
+                "repository": release.repository,
+                "digest": release.chart.manifest_digest,
+            },
+        )
+    if ready:
         return
-    reason = Reason.RegistryCredentialsStale if found else Reason.RegistryCredentialsUnavailable
-    message = "Argo CD's registry credentials are missing or expired, and were asked for again."
-    if step.retries >= PATIENCE:
-        raise PipelineError(reason, message + " See the log of refresh_credentials.")
-    raise TransientError(reason, message)
+    reason, message = why_not(found, trouble, now)
+    if now - parse_time(step.entered_at) >= PATIENCE:
+        raise PipelineError(reason, message)
+    raise CredentialsComingError(reason, message)

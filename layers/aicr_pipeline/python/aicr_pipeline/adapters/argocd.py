@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aicr_pipeline.adapters.cluster import Cluster, Json
+from aicr_pipeline.adapters.cluster import Cluster, Json, ObjectMissingError
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import Engine
+from aicr_pipeline.model.reasons import Reason
 
 
 class ArgoCd:
@@ -46,7 +48,19 @@ class ArgoCd:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io"
         return self._cluster.get(path) is not None
 
-    def write_repo_creds(self, patch: Mapping[str, Any]) -> Json:
-        """Merge into the credentials Secret, which the cluster manifests created empty."""
-        name = self._engine.repo_creds_secret
-        return self._cluster.merge(f"/api/v1/namespaces/{self._engine.namespace}/secrets/{name}", patch)
+    def write_repo_creds(self, name: str, patch: Mapping[str, Any]) -> Json:
+        """Merge into a credentials Secret, which the cluster manifests created empty; returns all of it.
+
+        Raises
+        ------
+        PipelineError
+            ``RegistryCredentialsUnavailable`` when it is not there: the pipeline may not create it.
+        """
+        namespace = self._engine.namespace
+        try:
+            return self._cluster.merge(f"/api/v1/namespaces/{namespace}/secrets/{name}", patch)
+        except ObjectMissingError:
+            raise PipelineError(
+                Reason.RegistryCredentialsUnavailable,
+                f"Argo CD's Secret {name} is not in namespace {namespace}; apply the cluster manifests.",
+            ) from None

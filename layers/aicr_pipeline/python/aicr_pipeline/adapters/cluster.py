@@ -37,6 +37,10 @@ class UnexpectedAnswerError(Exception):
     """An answer that no part of the domain stands for: the state fails there, and can be redriven."""
 
 
+class ObjectMissingError(UnexpectedAnswerError):
+    """404 to a write: what was to be changed is not there."""
+
+
 class Cluster:
     """One cluster, as one identity."""
 
@@ -156,7 +160,8 @@ class Cluster:
             raise TransientError(
                 Reason.ClusterUnreachable, f"The cluster answers {status} to {method} {_named(path)}: {said}"
             )
-        raise UnexpectedAnswerError(f"The cluster answers {status} to {method} {_named(path)}: {said}")
+        kind = ObjectMissingError if status == 404 else UnexpectedAnswerError
+        raise kind(f"The cluster answers {status} to {method} {_named(path)}: {said}")
 
 
 def _message(body: bytes) -> str:

@@ -174,6 +174,8 @@ class Engine(Document):
     namespace: DnsLabel = "argocd"
     project: DnsLabel = "aicr"
     repo_creds_secret: DnsLabel = "aicr-registry"  # noqa: S105 - a name
+    helm_repo_creds: bool = False
+    helm_repo_creds_secret: DnsLabel = "aicr-registry-helm"  # noqa: S105 - a name
     kind: Literal["self-managed", "eks-capability"] = "self-managed"
     destination: Text = "https://kubernetes.default.svc"
 
@@ -285,10 +287,13 @@ class ClusterConfig(Document):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         approvals = self.approvals
-        if self.engine.project == "default" or self.engine.repo_creds_secret.startswith("argocd-"):
+        secrets = (self.engine.repo_creds_secret, self.engine.helm_repo_creds_secret)
+        if self.engine.project == "default" or any(name.startswith("argocd-") for name in secrets):
             raise ValueError(
                 "engine: project 'default' and Secrets 'argocd-*' are Argo CD's own; choose others"
             )
+        if secrets[0] == secrets[1]:
+            raise ValueError("engine: repoCredsSecret and helmRepoCredsSecret are two Secrets; name them so")
         own = {"aicr-system", "aicr-validation", "default", self.engine.namespace}
         taken = sorted(own & {component.name for component in self.namespaces.components})
         if taken:
