@@ -5,8 +5,11 @@ import io
 import json
 import os
 import pty
+import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -24,12 +27,13 @@ from aicr_pipeline.model.reasons import Reason
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from local.helm import helm_binary
 from local.registry import LocalRegistry, MemoryStore, Scope, TokenIssuer
 from local.upstream import UpstreamCharts
 from local.upstream.standins import standin_chart
 from tests.functional.registry.charts import chart_name, in_registry, indexed, upstream
 from tests.functional.registry.conftest import patient
-from tests.functional.registry.fake import Fake, Reply
+from tests.functional.registry.fake import Fake, Reply, Seen
 
 LAYER = Path(command.__file__).parents[1]
 USER = "AWS"
@@ -119,10 +123,10 @@ def test_new_then_unchanged_from_an_index(place: Place) -> None:
         assert "  pushed    2 blobs and manifest\n  skipped   nothing\n" in first.stdout
         second = place.mirror(repo, "--chart", source.chart, "--verbose")
         assert second.returncode == 0
-        assert (
-            "  pushed    nothing\n  skipped   blobs and manifest: there already\nrequests 2, retries 0, bytes sent 0, "
-            in (second.stdout)
+        unchanged = (
+            "  pushed    nothing\n  skipped   blobs and manifest: there already\nrequests 2, retries 0, "
         )
+        assert unchanged in second.stdout
         assert second.stdout.endswith(
             f"  200 GET  {repo}/index.yaml\n"
             f"  200 GET  http://{place.host}/v2/aicr/demo/charts/{source.chart}/manifests/1.2.3\n"
@@ -392,6 +396,99 @@ def test_usage(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixt
     assert (end.value.code, printed.out) == (2, "")
     assert said in printed.err
     assert "secret-word" not in printed.err
+
+
+def test_what_a_server_says_does_not_reach_the_terminal_as_it_is(fake: Fake, place: Place) -> None:
+    source = indexed(chart_name())
+    fake.on("^POST ", Reply(403, errors("DENIED", "no \x1b[2J\x07\u009b\u202e\ud800 way")))
+    place.log_in(fake.host)
+    place.host = fake.host
+    with upstream(source) as up:
+        (repo,) = addresses(up)
+        done = place.quick(repo, "--chart", source.chart, "--verbose")
+    assert done.returncode == 1
+    assert "the registry answered 403 (no \\x1b[2J\\x07\\x9b\\u202e\\ud800 way); check" in done.stderr
+
+
+def test_an_interruption_is_a_sentence(place: Place, fake: Fake) -> None:
+    asked, ended = threading.Event(), threading.Event()
+
+    def wait(seen: Seen) -> Reply:
+        asked.set()
+        ended.wait(30)
+        return Reply(500)
+
+    fake.on("GET /index.yaml", wait)
+    arguments = place.arguments(f"http://{fake.host}", "--chart", "x")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "aicr_pipeline.mirror", *arguments], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={"PYTHONPATH": str(LAYER), "DOCKER_CONFIG": str(place.folder)},
+    )  # fmt: skip
+    try:
+        assert asked.wait(30)
+        running.send_signal(signal.SIGINT)
+        printed = running.communicate(timeout=30)
+    finally:
+        ended.set()
+        running.kill()
+    assert (running.returncode, printed[0]) == (130, "")
+    assert printed[1].startswith("interrupted: ")
+    place.require_clean(printed[1])
+
+
+def test_a_reader_that_hangs_up_changes_no_exit_status(place: Place) -> None:
+    source = indexed(chart_name())
+    reader, writer = os.pipe()
+    os.close(reader)
+    with upstream(source) as up:
+        (repo,) = addresses(up)
+        done = subprocess.run(
+            [sys.executable, "-m", "aicr_pipeline.mirror", *place.arguments(repo, "--chart", source.chart)],
+            stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60,
+            env={"PYTHONPATH": str(LAYER), "DOCKER_CONFIG": str(place.folder)},
+        )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_that_skopeo_and_helm_write(place: Place, docker_host: str, tmp_path: Path) -> None:
+    """Against Debian's docker-registry; its answers without a password are refusals."""
+    skopeo = shutil.which("skopeo")
+    if skopeo is None:
+        pytest.skip("skopeo is not installed (apt-get install skopeo): its file was not tried")
+    place.host = docker_host
+    place.passwords.append("right-password")
+    source, again = in_registry(chart_name()), indexed(chart_name())
+    helms = tmp_path / "helm.json"
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    log_in = ["--username", USER, "--password-stdin", docker_host]
+    with upstream(source, again) as up:
+        address, repo = up.upstreams[source.chart], up.upstreams[again.repo]
+        place.write({})
+        assert refused(place.quick(address, "--json"), 1)[:2] == ("Unauthorized", "Denied")
+        for command_line, file in (
+            (
+                [skopeo, "login", "--tls-verify=false", "--authfile", f"{tmp_path}/config.json"],
+                "DOCKER_CONFIG",
+            ),
+            ([helm_binary(), "registry", "login", "--plain-http", "--registry-config", helms], "helm"),
+        ):
+            done = subprocess.run(
+                [*command_line, *log_in], input="right-password", capture_output=True, text=True, timeout=60,
+                env=environment,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            if file == "DOCKER_CONFIG":
+                assert json.loads(place.quick(address, "--json").stdout)["status"] == "mirrored"
+                place.write({})
+        arguments = place.arguments(repo, "--chart", again.chart, "--json")
+        printed = subprocess.run(
+            [sys.executable, "-m", "aicr_pipeline.mirror", *arguments],
+            capture_output=True, text=True, timeout=60,
+            env=environment | {"PYTHONPATH": str(LAYER), "HELM_REGISTRY_CONFIG": str(helms)},
+        )  # fmt: skip
+    place.require_clean(printed.stdout + printed.stderr)
+    assert json.loads(printed.stdout)["status"] == "mirrored"
 
 
 def test_a_crash_is_a_sentence(

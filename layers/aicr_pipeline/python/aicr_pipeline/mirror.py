@@ -41,11 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
     watch = WatchedTransport(wish.plain_hosts, progress=_progress())
     try:
         code, outcome = _attempt(wish, watch)
-        _print(outcome, wish, sys.stdout if wish.json or code == DONE else sys.stderr)
+        to = sys.stdout if wish.json or code == DONE else sys.stderr
+        try:
+            _print(outcome, wish, to)
+        except BrokenPipeError:
+            # Nobody listens. Python would flush once more at its end, fail, and exit with 120.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
         return code
-    except BrokenPipeError:
-        sys.stderr.close()
-        return REFUSED
     except KeyboardInterrupt:
         print("interrupted: a tag is written last, so nothing is half there; run it again", file=sys.stderr)
         return INTERRUPTED
@@ -201,8 +203,6 @@ def _attempt(wish: _Wish, watch: WatchedTransport) -> tuple[int, dict[str, Any]]
     except PipelineError as error:
         refused = REFUSED if not error.retry else TRY_AGAIN
         return refused, _refusal(error) | _cost(watch)
-    except BrokenPipeError:
-        raise
     except Exception as error:  # noqa: BLE001 - outermost: people get a sentence, scripts their exit status
         name = f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) else ''}"
         message = f"Mirroring stopped unexpectedly ({name}); nothing was overwritten, please report it."
@@ -290,7 +290,7 @@ def _print(outcome: dict[str, Any], wish: _Wish, to: Any) -> None:
         lines += [
             f"  {one['status'] or '---'} {one['method']:4} {one['address']}" for one in outcome["requests"]
         ]
-    print("\n".join(lines), file=to, flush=True)
+    print("\n".join(map(_shown, lines)), file=to, flush=True)
 
 
 def _told(outcome: dict[str, Any]) -> list[str]:
@@ -322,7 +322,12 @@ def _progress() -> Callable[[str], None]:
     """Lines on a terminal; silence for scripts."""
     if sys.stderr is None or not sys.stderr.isatty():
         return lambda line: None
-    return lambda line: print(line, file=sys.stderr, flush=True)
+    return lambda line: print(_shown(line), file=sys.stderr, flush=True)
+
+
+def _shown(line: str) -> str:
+    """A line for a terminal: what strangers' servers say may hold its control characters."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 if __name__ == "__main__":
