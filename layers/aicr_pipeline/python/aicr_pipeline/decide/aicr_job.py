@@ -6,13 +6,14 @@ run restricted. Results come back through a ConfigMap or the registry, never by 
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aicr_pipeline.decide.aicr_command import bundle_arguments, recipe_arguments, wish_of
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup, Toleration
+from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
 
 SYSTEM_NAMESPACE = "aicr-system"
 VALIDATION_NAMESPACE = "aicr-validation"
@@ -95,20 +96,10 @@ def render_job(name: str, run: str, image: str, runtime: ClusterRuntime, push: P
     PipelineError
         ``InvalidPlacement`` for a toleration that AICR's flags cannot express.
     """
-    spec = runtime.spec
-    recipe = _container("recipe", image, ["recipe", *_criteria(runtime), "-o", "/work/recipe.yaml"])
-    bundle = _container(
-        "bundle",
-        image,
-        [
-            *("bundle", "-r", "/work/recipe.yaml", "-d", "helm", "--readiness-hooks"),
-            *_placement("system", spec.placement.system),
-            *_placement("accelerated", spec.placement.accelerated),
-            *_overrides(runtime),
-            *("-o", f"oci://{push.reference}"),
-            *(("--plain-http",) if push.plain_http else ()),
-        ],
-    )
+    wish, recipe_file = wish_of(runtime), "/work/recipe.yaml"
+    recipe = _container("recipe", image, recipe_arguments(wish, recipe_file))
+    arguments = bundle_arguments(wish, recipe_file, f"oci://{push.reference}")
+    bundle = _container("bundle", image, [*arguments, *(("--plain-http",) if push.plain_http else ())])
     return _job(name, SYSTEM_NAMESPACE, run, 1200, _pushing_pod(name, "aicr-render", [recipe], [bundle]))
 
 
@@ -162,44 +153,6 @@ def input_config_map(job: Mapping[str, Any], suffix: str, text: str) -> dict[str
         "kind": "ConfigMap",
         "data": {"snapshot.yaml": text, "format": "yaml"},
     }
-
-
-def _criteria(runtime: ClusterRuntime) -> Iterable[str]:
-    spec = runtime.spec
-    yield from ("--service", spec.criteria.service, "--accelerator", spec.criteria.accelerator)
-    yield from ("--os", spec.criteria.os, "--intent", spec.intent, "--platform", spec.platform)
-
-
-def _placement(group: str, nodes: NodeGroup) -> Iterable[str]:
-    for key, value in sorted(nodes.node_selector.items()):
-        yield from (f"--{group}-node-selector", f"{key}={value}")
-    for toleration in nodes.tolerations:
-        yield from (f"--{group}-node-toleration", _toleration(group, toleration))
-
-
-def _toleration(group: str, toleration: Toleration) -> str:
-    """AICR makes ``Exists`` of ``key:effect``, so ``Equal`` without a value has no form of its own."""
-    if toleration.key is None or toleration.effect is None:
-        raise PipelineError(
-            Reason.InvalidPlacement,
-            f"spec.placement.{group}.tolerations: AICR takes key=value:effect, "
-            "so key and effect are required.",
-        )
-    if toleration.operator == "Equal" and not toleration.value:
-        raise PipelineError(
-            Reason.InvalidPlacement,
-            f"spec.placement.{group}.tolerations: AICR reads {toleration.key}:{toleration.effect} as "
-            "operator Exists, so give Equal a value or write operator: Exists.",
-        )
-    value = f"={toleration.value}" if toleration.value else ""
-    return f"{toleration.key}{value}:{toleration.effect}"
-
-
-def _overrides(runtime: ClusterRuntime) -> Iterable[str]:
-    for component, paths in sorted(runtime.spec.overrides.items()):
-        for path, value in sorted(paths.items()):
-            text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-            yield from ("--set-json", f"{component}:{path}={text}")
 
 
 def _container(name: str, image: str, args: list[str]) -> dict[str, Any]:
