@@ -16,11 +16,12 @@ LABEL = "argocd.argoproj.io/secret-type"
 
 @dataclass(frozen=True)
 class Credentials:
-    """User and password for a registry, and whether to speak plain HTTP."""
+    """User and password for a registry, whether to speak plain HTTP, and what kind of source they are for."""
 
     username: str = ""
     password: str = ""
     force_http: bool = False
+    kind: str = "git"
 
 
 def find_credentials(secrets: Iterable[dict[str, Any]], repo_url: str) -> Credentials | None:
@@ -39,6 +40,8 @@ def find_credentials(secrets: Iterable[dict[str, Any]], repo_url: str) -> Creden
             data.get("username", ""),
             data.get("password", ""),
             data.get("insecureOCIForceHttp", "") == "true",
+            # Repository.Normalize: without a type it is git.
+            data.get("type", "") or "git",
         )
         if kind == "repository" and url == wanted:
             exact = found

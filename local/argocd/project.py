@@ -24,7 +24,7 @@ def spec_errors(application: Object, project: Object | None) -> list[str]:
         return [f"Application referencing project {name} which does not exist"]
     source, destination = spec.get("source") or {}, spec.get("destination") or {}
     url = str(source.get("repoURL", ""))
-    if not url or not source.get("path"):
+    if not url or not (source.get("path") or source.get("chart")):
         return ["spec.source.repoURL and either spec.source.path or spec.source.chart are required"]
     errors = []
     if not source_permitted(project, url):

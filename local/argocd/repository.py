@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -60,11 +61,9 @@ class Repository:
 
         The registry is asked every time, so a dead token shows at once; chart and render are cached.
         """
-        url = str(source.get("repoURL", ""))
-        if not url.startswith("oci://"):
-            raise RepositoryError(f"the stand-in reads oci:// sources only, not {url}")
+        url, reference = _address(source, revision, credentials)
         try:
-            digest = self._resolve(url, revision, credentials)
+            digest = self._resolve(url, reference, credentials)
         except RepositoryError as error:
             raise RepositoryError(
                 f'failed to resolve revision "{revision}": cannot get digest for revision {revision}: {error}'
@@ -82,7 +81,9 @@ class Repository:
             if len(self._renders) > _CACHED_RENDERS:
                 self._renders.popitem(last=False)
         self._renders.move_to_end(key)
-        return self._renders[key]
+        found = self._renders[key]
+        # A chart source is known by its version, a native one by the digest.
+        return replace(found, revision=revision) if source.get("chart") else found
 
     def _resolve(self, url: str, revision: str, credentials: Credentials | None) -> str:
         answer = self._request("HEAD", url, f"manifests/{revision}", credentials)
@@ -156,6 +157,32 @@ class Repository:
                 f'{method} "{address}": response status code {answer.status}: {reason}'.rstrip(": ")
             )
         return answer
+
+
+def _address(source: Object, revision: str, credentials: Credentials | None) -> tuple[str, str]:
+    """Where a source is in its registry, and under which tag or digest.
+
+    ``chart:`` with ``host/prefix`` is Helm's form: an exact version, never a digest.
+    """
+    url, chart = str(source.get("repoURL", "")), str(source.get("chart") or "")
+    kind = "helm" if chart else "oci"
+    if credentials is not None and credentials.kind != kind:
+        raise RepositoryError(
+            f"credentials of type {credentials.kind} do not fit a source of type {kind}: {url}"
+        )
+    if not chart:
+        if not url.startswith("oci://"):
+            raise RepositoryError(
+                f"the stand-in reads oci:// sources and a registry's charts only, not {url}"
+            )
+        return url, revision
+    if "://" in url:
+        raise RepositoryError(f"the repository of chart {chart} has a scheme: {url}")
+    if ":" in revision:
+        raise RepositoryError(
+            "invalid revision: failed to determine semver constraint: improper constraint: " + revision
+        )
+    return f"oci://{url.rstrip('/')}/{chart}", revision.replace("+", "_")
 
 
 def _verify(content: bytes, digest: str) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from local.argocd.credentials import find_credentials
+from local.argocd.credentials import Credentials, find_credentials
 from local.argocd.manifests import Resource, target
 from local.argocd.project import resource_error, source_permitted, spec_errors
 from local.argocd.reconcile import auto_sync, compared, not_loaded, refresh_reason
+from local.argocd.repository import RepositoryError, _address
 from local.argocd.scenario import FOLDER, Fault, Scenario
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 900_000, UTC)
@@ -40,6 +41,33 @@ def secret(url: str, user: str, kind: str = "repo-creds") -> dict[str, Any]:
 def test_the_longest_prefix_wins(secrets: list[dict[str, Any]], user: str | None) -> None:
     found = find_credentials(secrets, URL)
     assert (found.username if found else None) == user
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "found"),
+    [
+        ({"repoURL": "oci://r/a/charts/x"}, "oci", ("oci://r/a/charts/x", "1.0.0+b")),
+        ({"repoURL": "r/a/charts", "chart": "x"}, "helm", ("oci://r/a/charts/x", "1.0.0_b")),
+        ({"repoURL": "oci://r/a/charts/x"}, "helm", "do not fit"),
+        ({"repoURL": "r/a/charts", "chart": "x"}, "git", "do not fit"),
+        ({"repoURL": "oci://r/a/charts", "chart": "x"}, "helm", "has a scheme"),
+        ({"repoURL": "https://r/a"}, "oci", "only"),
+    ],
+)
+def test_each_form_of_a_source_wants_credentials_of_its_type(
+    source: dict[str, Any], kind: str, found: tuple[str, str] | str
+) -> None:
+    credentials = Credentials("AWS", "p", False, kind)
+    if isinstance(found, str):
+        with pytest.raises(RepositoryError, match=found):
+            _address(source, "1.0.0+b", credentials)
+    else:
+        assert _address(source, "1.0.0+b", credentials) == _address(source, "1.0.0+b", None) == found
+
+
+def test_a_chart_is_never_pinned_by_digest() -> None:
+    with pytest.raises(RepositoryError, match="improper constraint"):
+        _address({"repoURL": "r/a", "chart": "x"}, "sha256:1", None)
 
 
 @pytest.mark.parametrize(

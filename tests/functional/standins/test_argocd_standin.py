@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.decide.application import REQUEST_ID
+from aicr_pipeline.decide.credentials import RepoCreds, patch, repo_creds
 from aicr_pipeline.decide.readiness import readiness
 
 from local.argocd import ArgoCdSettings, ArgoCdStandin, Fault, Scenario
@@ -15,6 +16,7 @@ from local.kube import argocd_crds
 from local.kube.resources import APP_PROJECTS, APPLICATIONS, NAMESPACES, SECRETS
 from local.kube.store import Store
 from tests.functional.standins.support import DEPLOYMENT, PREFIX, Registry, eventually
+from tests.unit.samples import config
 
 SERVER = "https://kubernetes.default.svc"
 Object = dict[str, Any]
@@ -96,6 +98,9 @@ class Bench:
 
     def patch(self, patch: Object) -> None:
         self.store.merge(APPLICATIONS, "demo", patch, namespace="argocd")
+
+    def patch_project(self, patch: Object) -> None:
+        self.store.merge(APP_PROJECTS, "aicr", patch, namespace="argocd")
 
     def sync(self, revision: str, request: str) -> None:
         """Ask for one sync as the pipeline does."""
@@ -182,6 +187,32 @@ def test_without_credentials_the_comparison_fails_and_a_refresh_heals_it(
     app = bench.until(lambda status, _: not status.get("conditions"))
     assert "argocd.argoproj.io/refresh" not in (app["metadata"].get("annotations") or {})
     assert app["status"]["sync"]["status"] == "OutOfSync"
+
+
+def test_the_helm_form_of_the_credentials_serves_charts_by_version(bench: Bench, registry: Registry) -> None:
+    """The Secret that ``engine.helmRepoCreds`` asks for, beside the one for native sources."""
+    registry.push_chart("demo", "1.0.0", {"deployment.yaml": DEPLOYMENT})
+    base = f"{registry.host}/{PREFIX}"
+    settings = {"registry.repository": f"oci://{base}", "registry.plainHttp": True}
+    native, helm = repo_creds(config(**settings, **{"engine.helmRepoCreds": True}))
+    source = {"repoURL": f"{base}/charts", "chart": "demo", "path": None, "targetRevision": "1.0.0"}
+    bench.patch_project({"spec": {"sourceRepos": [f"{base}/charts"]}})
+
+    def write(wanted: RepoCreds) -> None:
+        secret = patch(wanted, registry.user, registry.password, "2030-01-01T00:00:00Z")
+        body = {**secret, "metadata": {**secret["metadata"], "name": wanted.name}}
+        bench.store.create(SECRETS, body, namespace="argocd")
+
+    write(native)
+    bench.create("1.0.0")
+    bench.patch({"spec": {"source": source}})
+    bench.until(lambda status, _: "401" in str(status.get("conditions")))  # oci:// is no prefix of it
+    write(helm)
+    bench.patch({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}})
+    bench.until(lambda status, _: not status.get("conditions"))
+    bench.sync("1.0.0", "r-1")
+    app = bench.until(synced_and_healthy)
+    assert app["status"]["sync"]["revision"] == "1.0.0"
 
 
 def test_a_chart_that_writes_elsewhere_fails_at_sync_with_the_projects_words(
