@@ -18,9 +18,10 @@ from urllib.parse import urljoin
 import oras.container  # type: ignore[import-untyped]
 import oras.defaults  # type: ignore[import-untyped]
 
-from aicr_pipeline.adapters.http import Answer, Counters, Transport
+from aicr_pipeline.adapters.http import Answer, Counters, Transport, UnreachableError
 from aicr_pipeline.adapters.registry_auth import Authorization, Credentials
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError, UnsupportedError, is_absent, refusal
+from aicr_pipeline.decide.chart_package import is_repository
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
@@ -29,6 +30,9 @@ MAX_MANIFEST = 4 * 1024 * 1024
 MANIFEST_TYPES: tuple[str, ...] = tuple(oras.defaults.default_manifest_accepted_media_types)
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII
+)
 _REFUSED_DESTINATION = "public.ecr.aws"
 
 
@@ -65,11 +69,18 @@ def parse_reference(text: str) -> Reference:
         parsed = oras.container.Container(bare, registry="")
     except ValueError:
         parsed = None
-    # Compared whole: the library's pattern is not anchored, and adds Docker Hub where no host is given.
-    if parsed is None or bare != f"{parsed.registry}/{parsed.api_prefix}":
+    # Compared whole: the library's pattern is not anchored, adds Docker Hub where no host is given, and takes
+    # whatever is not a separator ('..', '?', upper case) for a name.
+    if (
+        parsed is None
+        or bare != f"{parsed.registry}/{parsed.api_prefix}"
+        or not _HOST.fullmatch(str(parsed.registry))
+        or not is_repository(str(parsed.api_prefix))
+    ):
         raise PipelineError(
             Reason.ChartSourceUnsupported,
-            f"{text!r} is not an address like oci://host/path/chart, without tag or digest; correct it.",
+            f"{text!r} is not an address like oci://host/path/chart, in lower case, without tag or digest; "
+            "correct it.",
         )
     host = str(parsed.registry)
     # Docker Hub answers its API under another name than its references carry.
@@ -231,7 +242,9 @@ class Repository:
             # An upload that was cut off may have ended well, or lost its session with the connection.
             if text is None or self.blob_exists(digest):
                 return
-        raise refusal(doing, "PUT", 404, text or "")
+        raise UnreachableError(
+            Reason.RegistryUnreachable, f"{doing}: the registry lost the upload twice; try again later."
+        )
 
     def push_manifest(self, content: bytes, media_type: str, tag: str) -> str:
         """Put a manifest under a tag and read back what the registry made of it.
@@ -274,13 +287,13 @@ class Repository:
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         answer = self._send("PUT", url, doing, headers=headers, body=content, size=size)
         text = answer.text()
-        if "BLOB_UPLOAD_UNKNOWN" in text or "BLOB_UPLOAD_INVALID" in text:
+        if any(word in text for word in _ENDED):
             return text
         self._require(answer, (201, 202, 204), doing, "PUT", text)
         return None
 
     def _refuse_public(self) -> None:
-        if self.reference.host == _REFUSED_DESTINATION:
+        if self.reference.host.partition(":")[0].rstrip(".").lower() == _REFUSED_DESTINATION:
             raise PipelineError(
                 Reason.InvalidConfiguration,
                 f"{self.reference} is public; change registry.repository to a private registry.",
@@ -338,6 +351,8 @@ class Repository:
         return f"{self.transport.scheme(self.reference.host)}://{path}"
 
 
+#: A session that is over, perhaps because somebody (our own lost attempt, too) has stored the blob.
+_ENDED = ("BLOB_UPLOAD_UNKNOWN", "BLOB_UPLOAD_INVALID", "LayerAlreadyExists")
 _ACCEPT = {"Accept": ", ".join(MANIFEST_TYPES)}
 
 

@@ -13,6 +13,11 @@ from aicr_pipeline.adapters.registry_auth import EXPIRED
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
+#: An upload or a blob that the registry lost: the next run pushes it again.
+_LOST = {"BLOB_UPLOAD_UNKNOWN", "BLOB_UPLOAD_INVALID", "MANIFEST_BLOB_UNKNOWN"}
+#: ECR names its exceptions in the message.
+_TAKEN = ("immutable", "imagetagalreadyexists", "imagealreadyexists")
+
 
 class RepositoryMissingError(PipelineError):
     """The repository itself is unknown, which is not the same as a tag that is not there yet."""
@@ -62,20 +67,21 @@ def refusal(doing: str, method: str, status: int, text: str) -> PipelineError:
         return ThrottledError(
             Reason.RegistryUnreachable, f"{doing}: the registry is throttling us; try again later."
         )
-    if status >= 500 or codes & {"BLOB_UPLOAD_UNKNOWN", "BLOB_UPLOAD_INVALID"}:
+    if status >= 500 or codes & _LOST:
         return UnreachableError(Reason.RegistryUnreachable, f"{doing}: {answer}; try again later.")
-    if "immutable" in low or "imagetagalreadyexists" in low:
-        return TagImmutableError(
-            Reason.Conflict,
-            f"{doing}: the tag exists with other content and is immutable; compare the two digests with the "
-            "chart's publisher, nothing was overwritten.",
-        )
     if status == 404 and ("NAME_UNKNOWN" in codes or method in ("POST", "PUT", "PATCH")):
         return _repository_missing(doing, method, answer)
     if status in (401, 403):
         return DeniedError(
             Reason.Unauthorized,
             f"{doing}: {answer}; check that the role or user may do this in that repository.",
+        )
+    # Only here: a denial or a missing repository may have the word in its name.
+    if any(word in low for word in _TAKEN):
+        return TagImmutableError(
+            Reason.Conflict,
+            f"{doing}: the tag exists with other content and is immutable; compare the two digests with the "
+            "chart's publisher, nothing was overwritten.",
         )
     if codes & {"DIGEST_INVALID", "SIZE_INVALID"}:
         return DigestMismatchError(

@@ -137,6 +137,11 @@ def repository_name(prefix: str, folder: str, name: str) -> str:
     return repository
 
 
+def is_repository(path: str) -> bool:
+    """Whether a registry's API takes this path for a repository: nothing in it means more to a URL."""
+    return bool(_REPOSITORY.fullmatch(path))
+
+
 def digest_of(content: bytes) -> str:
     """``sha256:…`` of some bytes."""
     return "sha256:" + hashlib.sha256(content).hexdigest()
