@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from local.kube import NODES
 from tests.workflow.machine import Machine, machine, runtime
 
 pytestmark = pytest.mark.xdist_group("workflow-resolve")
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.xdist_group("workflow-resolve")
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     with machine(tmp_path_factory.mktemp("resolve")) as found:
+        for name, instance, system in (
+            ("old", "p4d.24xlarge", "Ubuntu 22.04.5 LTS"),
+            ("new", "p5.48xlarge", "Ubuntu 24.04.3 LTS"),
+        ):
+            labels = {"eks.amazonaws.com/nodegroup": "mixed", "node.kubernetes.io/instance-type": instance}
+            node = {"metadata": {"name": name, "labels": labels}, "status": {"nodeInfo": {"osImage": system}}}
+            found.pipeline.kube.store.create(NODES, node)
         yield found
 
 
@@ -53,18 +61,43 @@ def test_bad_runtime_stalls_with_its_reason(running: Machine, wish: bytes, reaso
     assert reason in (running.pipeline.aws.messages[-1].subject or "")
 
 
+def placed(
+    system: dict[str, str], accelerated: dict[str, str], *tolerations: dict[str, str]
+) -> dict[str, Any]:
+    group = {"nodeSelector": accelerated, "tolerations": list(tolerations)}
+    return {"placement": {"system": {"nodeSelector": system}, "accelerated": group}}
+
+
+GROUP, ANYTHING = "eks.amazonaws.com/nodegroup", {"operator": "Exists"}
+
+
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [
         (
-            {
-                "placement": {
-                    "system": {"nodeSelector": {"eks.amazonaws.com/nodegroup": "system"}},
-                    "accelerated": {"nodeSelector": {"eks.amazonaws.com/nodegroup": "none"}},
-                }
-            },
+            placed({GROUP: "system"}, {GROUP: "none"}),
             "NodeGroupEmpty",
             "spec.placement.accelerated.nodeSelector",
+        ),
+        (
+            placed({GROUP: "system"}, {"kubernetes.io/os": "linux"}, ANYTHING),
+            "PlacementOverlap",
+            "Node ip-10-0-1-11.us-west-2.compute.internal is in both groups",
+        ),
+        (
+            placed({GROUP: "system"}, {GROUP: "gpu"}),
+            "InvalidPlacement",
+            "not tolerated: nvidia.com/gpu=present:NoSchedule (2 of 2 nodes",
+        ),
+        (
+            placed({GROUP: "gpu"}, {GROUP: "mixed"}, ANYTHING),
+            "InvalidPlacement",
+            "spec.placement.system.tolerations fit no node",
+        ),
+        (
+            placed({GROUP: "system"}, {GROUP: "mixed"}, ANYTHING),
+            "AcceleratedGroupHeterogeneous",
+            "a100 with ubuntu 22.04 (1, old for one); h100 with ubuntu 24.04 (1, new for one)",
         ),
         (
             {"criteria": {"service": "eks", "accelerator": "gb200", "os": "ubuntu"}},
@@ -73,7 +106,7 @@ def test_bad_runtime_stalls_with_its_reason(running: Machine, wish: bytes, reaso
         ),
         ({"overrides": {"no-such-component": {"a": 1}}}, "AICRInvalidRequest", "no-such-component"),
     ],
-    ids=["no node", "criteria", "unknown component"],
+    ids=["no node", "overlap", "taints", "system taints", "two kinds", "criteria", "unknown component"],
 )
 def test_wish_that_the_cluster_or_aicr_refuses(
     running: Machine, spec: dict[str, Any], reason: str, words: str

@@ -112,7 +112,8 @@ def _snapshot(state: JobState, wanted: Mapping[str, Any], world: World) -> Answe
     check = confirm_criteria if wanted["purpose"] == "confirm" else check_criteria
     check(snapshot, Criteria.model_validate(wanted["criteria"]))
     world.ledger.put_same(str(wanted["keep"]), text, "application/yaml")
-    return {"output": {"digest": snapshot.digest, "nodes": snapshot.node_count}}
+    kept_out = wanted.get("keptOut", 0)
+    return {"output": {"digest": snapshot.digest, "nodes": snapshot.node_count, "keptOut": kept_out}}
 
 
 def _render(state: JobState, wanted: Mapping[str, Any], world: World) -> Answer:

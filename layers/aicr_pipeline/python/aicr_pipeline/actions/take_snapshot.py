@@ -1,20 +1,20 @@
 """State "Take snapshot": AICR looks at the cluster before anything is decided."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from aicr_pipeline.adapters import jobs
-from aicr_pipeline.adapters.cluster import Cluster
+from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.ledger import Inbox
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import Clock, after
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, snapshot_job
+from aicr_pipeline.decide.discovery import check_groups, may_overlap, selector_text, view_group
 from aicr_pipeline.decide.names import job_name
-from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.runtime import ClusterRuntime, Criteria, NodeGroup
+from aicr_pipeline.model.runtime import Criteria, NodeGroup, Placement
 from aicr_pipeline.model.step import StepEvent
 
 #: A little more than the Job's own deadline, which ends it with a clearer message.
@@ -29,11 +29,12 @@ def take_snapshot(
     Raises
     ------
     PipelineError
-        ``NodeGroupEmpty`` when a placement selects no node.
+        ``NodeGroupEmpty``, ``PlacementOverlap``, ``InvalidPlacement`` or ``AcceleratedGroupHeterogeneous``
+        when the cluster's nodes are not what the placement needs.
     """
     run = str(step.input["run"])
     runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
-    _require_nodes(cluster, runtime)
+    kept_out = _check_nodes(cluster, runtime.spec.placement)
     aicr = pinned(runtime, config.aicr)
     wanted = Wanted(
         run=run,
@@ -43,6 +44,7 @@ def take_snapshot(
         aicr_version=aicr.version,
         nodes=runtime.spec.placement.accelerated,
         criteria=runtime.spec.criteria,
+        kept_out=kept_out,
     )
     return start_snapshot(step, wanted, cluster, waits, clock)
 
@@ -62,6 +64,8 @@ class Wanted:
     aicr_version: str
     nodes: NodeGroup
     criteria: Criteria
+    #: Accelerated nodes with a taint that the placement does not tolerate; shown, not refused.
+    kept_out: int = 0
 
 
 def start_snapshot(
@@ -82,17 +86,21 @@ def start_snapshot(
         "keep": wanted.keep,
         "aicrVersion": wanted.aicr_version,
         "criteria": wanted.criteria.wire(),
+        "keptOut": wanted.kept_out,
     }
     return waits.register(step, "job", waiting, after(clock(), WAIT_SECONDS))
 
 
-def _require_nodes(cluster: Cluster, runtime: ClusterRuntime) -> None:
-    placement = runtime.spec.placement
-    for group, nodes in (("system", placement.system), ("accelerated", placement.accelerated)):
-        selector = ",".join(f"{key}={value}" for key, value in sorted(nodes.node_selector.items()))
-        if next(iter(cluster.list("/api/v1/nodes", labelSelector=selector)), None) is None:
-            raise PipelineError(
-                Reason.NodeGroupEmpty,
-                f"spec.placement.{group}.nodeSelector ({selector}) matches no node. Check "
-                "the labels, or scale up.",
-            )
+def _check_nodes(cluster: Cluster, placement: Placement) -> int:
+    """Check both groups and return how many accelerated nodes keep our pods out by a taint."""
+    system = view_group(_nodes(cluster, placement.system), placement.system)
+    accelerated = view_group(_nodes(cluster, placement.accelerated), placement.accelerated)
+    shared = None
+    if may_overlap(placement):
+        shared = next(_nodes(cluster, placement.system, placement.accelerated), None)
+    check_groups(placement, system, accelerated, str(shared["metadata"]["name"]) if shared else None)
+    return accelerated.count - accelerated.usable
+
+
+def _nodes(cluster: Cluster, *groups: NodeGroup) -> Iterator[Json]:
+    return cluster.list("/api/v1/nodes", labelSelector=selector_text(*groups))
