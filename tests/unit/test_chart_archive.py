@@ -327,3 +327,43 @@ def test_repository_names_are_checked(name: str) -> None:
     with pytest.raises(PipelineError) as caught:
         repository_name("aicr/demo", "charts", name)
     assert caught.value.reason == Reason.ChartSourceUnsupported
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["app/a", "app/" + "d" * 90 + "/f" * 20, "app/ü", "app/"]),
+    st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT]),
+    st.integers(0, 511),
+    st.binary(min_size=1, max_size=12),
+    st.booleans(),
+)
+def test_the_short_way_through_a_header_ends_where_tarfile_does(
+    name: str, form: Literal[0, 1], at: int, change: bytes, mended: bool
+) -> None:
+    block = bytearray(Entry(name, b"content").info.tobuf(form, "utf-8", "surrogateescape")[:512])
+    block[at : at + len(change)] = change[: 512 - at]
+    if mended:
+        total = sum(block[:148]) + 256 + sum(block[156:])
+        block[148:156] = b"%06o\0 " % total
+    try:
+        info = tarfile.TarInfo.frombuf(bytes(block), "utf-8", "surrogateescape")
+    except tarfile.TarError:
+        with pytest.raises(PipelineError, match="broken tar header"):
+            chart_archive._header(bytes(block), "x")
+    else:
+        assert chart_archive._header(bytes(block), "x") == (info.name, info.size, info.type)
+
+
+@pytest.mark.parametrize("cut", [1, 9, 600])
+def test_gzip_that_ends_early_is_refused(cut: int) -> None:
+    text = packed_again(tar(GOOD, Entry("app/a", bytes(range(256)) * 9)), level=0)
+    with pytest.raises(PipelineError, match="not sound gzip"):
+        read_chart(io.BytesIO(text[:-cut]), "x")
+
+
+def test_members_and_padding_of_gzip_are_read_to_their_end() -> None:
+    text = tar(GOOD, Entry("app/a", b"x" * 200_000))
+    two = packed_again(text[:700]) + packed_again(text[700:]) + b"\0" * 100_000
+    assert read_chart(io.BytesIO(two), "x").name == "app"
+    with pytest.raises(PipelineError, match="not sound gzip"):
+        read_chart(io.BytesIO(two + b"more"), "x")
