@@ -14,7 +14,7 @@ from aicr_pipeline.decide.chart_package import digest_of, helm_config, helm_mani
 SIZES = (10, 12, 15, 20, 28, 40, 55, 75, 100, 130, 170, 220, 290, 335, 380, 520, 2000)
 CRDS = 446
 #: Kilobytes of text that pack to one; measured on what is written here.
-_SHRINK = 5.44
+_SHRINK = 4.9
 _TEMPLATE_KB = 12
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
@@ -37,10 +37,11 @@ class BenchChart:
 
 
 def bench_charts() -> list[BenchChart]:
-    """The set, smallest first."""
+    """The set, in an order that has nothing to do with sizes: the largest last would be all that counts."""
     rng = random.Random(17)
-    words = ["".join(rng.choices(_ALPHABET, k=rng.randint(3, 11))) for _ in range(500)]
-    return [_chart(f"bench-{at:02}", size, rng, words) for at, size in enumerate(SIZES)]
+    words = ["".join(rng.choices(_ALPHABET, k=rng.randint(3, 11))) for _ in range(800)]
+    charts = [_chart(f"bench-{at:02}", size, rng, words) for at, size in enumerate(SIZES)]
+    return rng.sample(charts, len(charts))
 
 
 def large_chart(megabytes: int) -> BenchChart:
