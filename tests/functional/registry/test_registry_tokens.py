@@ -158,3 +158,42 @@ def test_static_credentials_are_read_once_and_again_after_a_refusal() -> None:
     assert credentials.get() == credentials.get() == ("u", "p1")
     credentials.renew()
     assert credentials.get() == ("u", "p2")
+
+
+@pytest.mark.parametrize("realm", ["Basic", "Bearer"])
+def test_a_changed_password_needs_no_restart(fake: Fake, realm: str) -> None:
+    """A registry says 401 to the old one, at once or at its token service; functions live for hours."""
+    passwords = iter(["old", "new", "newer"])
+
+    class Secrets:
+        def get_secret_value(self, SecretId: str) -> dict[str, str]:
+            return {"SecretString": json.dumps({"username": "me", "password": next(passwords)})}
+
+    right = "Basic " + base64.b64encode(b"me:new").decode()
+    bearer = f'Bearer realm="http://{fake.host}/token",service="here"'
+
+    def answer(seen: Seen) -> Reply:
+        said = seen.headers.get("Authorization")
+        if said == ("Bearer good" if realm == "Bearer" else right):
+            return Reply(200, b"{}")
+        challenge = bearer if realm == "Bearer" else 'Basic realm="here"'
+        return Reply(401, error("UNAUTHORIZED"), {"WWW-Authenticate": challenge})
+
+    fake.on(
+        "/token",
+        lambda seen: (
+            Reply(200, b'{"token":"good"}') if seen.headers["Authorization"] == right else Reply(401)
+        ),
+    )
+    fake.on("/v2/", answer)
+    credentials = StaticCredentials(Secrets(), "registry-login")
+    found = Repository(patient(fake.host).transport, Reference(fake.host, "one/a"), credentials)
+    assert found.get_manifest("1") is not None
+    assert next(passwords) == "newer"  # read twice
+
+
+def test_a_wrong_password_is_not_tried_again(fake: Fake) -> None:
+    fake.on("/v2/", Reply(401, error("UNAUTHORIZED"), {"WWW-Authenticate": 'Basic realm="here"'}))
+    with pytest.raises(DeniedError):
+        client(fake).get_manifest("1")
+    assert len(fake.seen) == 1

@@ -145,15 +145,12 @@ class Authorization:
         status, challenge, text:
             Of the refusal: 401 or 403, its ``WWW-Authenticate``, its body.
         """
-        if EXPIRED in text.lower() or (status == 403 and not text and self._credentials):
-            # ECR says 403 without a challenge; to HEAD it cannot even say why.
-            if self._credentials is None or self._renewed:
-                return False
-            before = self._credentials.get()
-            self._credentials.renew()
-            self._renewed = True
-            return self._credentials.get() != before
-        if status == 401 and challenge and challenge.lower().startswith("bearer "):
+        bearer = challenge is not None and challenge.lower().startswith("bearer ")
+        # ECR says 403 without a challenge; to HEAD it cannot even say why. Others say 401 to a password that
+        # was changed.
+        if EXPIRED in text.lower() or (status == 403 and not text) or (status == 401 and not bearer):
+            return self._renew()
+        if status == 401 and challenge:
             fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
             if "realm" not in fields:
                 return False
@@ -162,6 +159,15 @@ class Authorization:
                 return False
             return self._fetch_token(fields)
         return False
+
+    def _renew(self) -> bool:
+        """Whether there is another pair than the one that was refused; looked for once."""
+        if self._credentials is None or self._renewed:
+            return False
+        before = self._credentials.get()
+        self._credentials.renew()
+        self._renewed = True
+        return self._credentials.get() != before
 
     def _fetch_token(self, fields: dict[str, str]) -> bool:
         """Ask a token service (the distribution project's token specification)."""
@@ -179,6 +185,8 @@ class Authorization:
             headers=headers,
         )
         body = answer.read(MAX_ERROR_BODY)
+        if answer.status == 401 and self._renew():
+            return self._fetch_token(fields)
         if answer.status != 200 or not body:
             return False
         try:
