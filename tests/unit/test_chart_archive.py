@@ -367,3 +367,10 @@ def test_members_and_padding_of_gzip_are_read_to_their_end() -> None:
     assert read_chart(io.BytesIO(two), "x").name == "app"
     with pytest.raises(PipelineError, match="not sound gzip"):
         read_chart(io.BytesIO(two + b"more"), "x")
+
+
+@pytest.mark.parametrize("chunk", [1, 511, 700, 1300])
+def test_pieces_of_any_size_make_the_same_archive(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(chart_archive, "_CHUNK", chunk)
+    found = read_chart(io.BytesIO(archive(GOOD, Entry("app/a", b"x" * 3000), Entry("app/b", b"y"))), "x")
+    assert (found.name, found.version) == ("app", "1.2.3")

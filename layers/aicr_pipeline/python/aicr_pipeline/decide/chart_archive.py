@@ -252,9 +252,11 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
     extended: dict[str, str] = {}
     while True:
         block = stream.some(BLOCKSIZE)
-        if not block or block.count(NUL) == BLOCKSIZE:
+        if not block:
             break
         block += stream.exactly(BLOCKSIZE - len(block))
+        if block.count(NUL) == BLOCKSIZE:
+            break
         info = _header(block, source)
         if info.type in (XHDTYPE, XGLTYPE, GNUTYPE_LONGNAME):
             extended |= _extended_header(info, stream)
