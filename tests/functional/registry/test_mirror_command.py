@@ -1,7 +1,5 @@
 """The command that mirrors one chart: its exit status and its JSON are what scripts read."""
 
-import base64
-import io
 import json
 import os
 import pty
@@ -11,21 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from aicr_pipeline import mirror as command
 from aicr_pipeline.adapters.chart_sources import ChartSources
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.decide.chart_package import digest_of, pack, tag_of
-from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import UpstreamSource
-from aicr_pipeline.model.reasons import Reason
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from local.helm import helm_binary
 from local.registry import LocalRegistry, MemoryStore, Scope, TokenIssuer
@@ -34,63 +25,7 @@ from local.upstream.standins import standin_chart
 from tests.functional.registry.charts import chart_name, in_registry, indexed, upstream
 from tests.functional.registry.conftest import patient
 from tests.functional.registry.fake import Fake, Reply, Seen
-
-LAYER = Path(command.__file__).parents[1]
-USER = "AWS"
-
-
-@dataclass
-class Place:
-    """A registry, the configuration that opens it, and the command run against both."""
-
-    host: str
-    issuer: TokenIssuer
-    folder: Path
-    passwords: list[str] = field(default_factory=list)
-
-    def log_in(self, *hosts: str, password: str | None = None) -> None:
-        """Write the Docker configuration as ``docker login`` does."""
-        password = password or self.issuer.issue()[1]
-        self.passwords.append(password)
-        auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
-        self.passwords.append(auth)
-        self.write({"auths": {host: {"auth": auth} for host in hosts or (self.host,)}})
-
-    def write(self, config: object) -> None:
-        (self.folder / "config.json").write_text(json.dumps(config))
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(LAYER), "DOCKER_CONFIG": str(self.folder)}
-        done = subprocess.run(
-            [sys.executable, "-m", "aicr_pipeline.mirror", *arguments],
-            capture_output=True, text=True, timeout=60, env=environment, cwd=self.folder,
-        )  # fmt: skip
-        self.require_clean(done.stdout + done.stderr)
-        return done
-
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """As ``run``, in this process: ten times faster."""
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setenv("DOCKER_CONFIG", str(self.folder))
-            patch.delenv("HELM_REGISTRY_CONFIG", raising=False)
-            code = command.main([*arguments])
-        self.require_clean(out.getvalue() + err.getvalue())
-        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-    def arguments(self, source: str, *more: str, version: str = "1.2.3") -> list[str]:
-        to = f"oci://{self.host}/aicr/demo"
-        return ["--from", source, "--version", version, "--to", to, "--plain-http", *more]
-
-    def quick(self, source: str, *more: str, version: str = "1.2.3") -> subprocess.CompletedProcess[str]:
-        return self.call(*self.arguments(source, *more, version=version))
-
-    def mirror(self, source: str, *more: str, version: str = "1.2.3") -> subprocess.CompletedProcess[str]:
-        return self.run(*self.arguments(source, *more, version=version))
-
-    def require_clean(self, printed: str) -> None:
-        assert "Traceback" not in printed
-        assert not [one for one in self.passwords if one in printed], "a password was printed"
+from tests.functional.registry.mirror_command import LAYER, USER, Place
 
 
 @pytest.fixture(scope="module")
@@ -356,48 +291,6 @@ def test_a_configuration_that_cannot_be_used(place: Place, config: object, tmp_p
     assert message.startswith(f"Reading registry credentials from {tmp_path / 'config.json'}: ")
 
 
-TO = ("--to", "oci://registry.example/aicr/demo")
-LOCAL = ("--to", "oci://127.0.0.1:1/aicr/demo")
-V, X = ("--version", "1"), ("--chart", "x", "--version", "1")
-OCI = ("--from", "oci://h.example/c/d", "--version", "1")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "required"),
-        (("--from", "https://h.example/c", *V, *TO), "--chart is needed"),
-        (("--from", "https://h.example/c", "--chart", "../x", *V, *TO), "not the name of a chart"),
-        (("--from", "https://h.example/c", "--chart", "oci://h/x", *V, *TO), "not the name"),
-        (("--from", "https://h.example/c", "--chart", "x", "--version", "", *TO), "--version is empty"),
-        (("--from", "ftp://h.example/c", *X, *TO), "neither"),
-        (("--from", "no-such-folder", *X, *TO), "neither"),
-        (("--from", "a" * 5000, *X, *TO), "neither"),
-        (("--from", "oci://h.example/c:1", *V, *TO), "without tag"),
-        ((*OCI, "--to", "https://h.example/x"), "--to is not"),
-        ((*OCI, "--to", "oci://h.example"), "--to is not"),
-        ((*OCI, "--plain-http", *TO), "on loopback"),
-        (("--from", "http://h.example/c", *X, "--plain-http", *LOCAL), "on loopback"),
-        (("--from", "http://127.0.0.1:1", *X, *LOCAL), "with --plain-http"),
-        (("--from", "https://me:secret-word@h.example/c", *X, *TO), "without user"),
-        (("--from", "https://h.example/c?t=secret-word", *X, *TO), "query"),
-        (("--from", "oci://me:secret-word@h.example/c/d", *V, *TO), "user or password"),
-        ((*OCI, "--to", "oci://me:secret-word@h.example/x"), "--to"),
-        ((*OCI, *TO, "--password", "secret-word"), "no option --password"),
-        ((*OCI, *TO, "--password=secret-word"), "no option --password"),
-        ((*OCI, *TO, "--json=secret-word"), "--json"),
-        ((*OCI, *TO, "secret-word"), "without an option"),
-    ],
-)  # fmt: skip
-def test_usage(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        command.main(list(arguments))
-    printed = capsys.readouterr()
-    assert (end.value.code, printed.out) == (2, "")
-    assert said in printed.err
-    assert "secret-word" not in printed.err
-
-
 def test_what_a_server_says_does_not_reach_the_terminal_as_it_is(fake: Fake, place: Place) -> None:
     source = indexed(chart_name())
     fake.on("^POST ", Reply(403, errors("DENIED", "no \x1b[2J\x07\u009b\u202e\ud800 way")))
@@ -489,58 +382,3 @@ def test_files_that_skopeo_and_helm_write(place: Place, docker_host: str, tmp_pa
         )  # fmt: skip
     place.require_clean(printed.stdout + printed.stderr)
     assert json.loads(printed.stdout)["status"] == "mirrored"
-
-
-def test_a_crash_is_a_sentence(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    def crash(*_: object) -> None:
-        raise AttributeError("never seen before")
-
-    monkeypatch.setattr(command, "_mirror", crash)
-    assert command.main([*OCI, *TO, "--json"]) == 1
-    assert "stopped unexpectedly (AttributeError)" in json.loads(capsys.readouterr().out)["message"]
-
-
-def test_ecr_hosts_are_asked_for_a_token(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Without an AWS identity nothing else is tried, whatever the Docker configuration says."""
-    host = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    (tmp_path / "config.json").write_text(json.dumps({"auths": {host: {"username": "u", "password": "p"}}}))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    credentials = command._credentials(host)
-    assert credentials is not None
-    with pytest.raises(PipelineError, match="NoCredentialsError") as caught:
-        credentials.get()
-    assert (caught.value.reason, caught.value.retry) == (Reason.RegistryCredentialsUnavailable, False)
-
-
-_WORDS = st.one_of(
-    st.sampled_from(["--from", "--to", "--chart", "--version", "--json", "--plain-http", "--verbose", "-h="]),
-    st.sampled_from(
-        ["oci://127.0.0.1:1/a/b", "http://127.0.0.1:1/x", ".", "https://", "oci://", "oci://[::1", "1.2"]
-    ),
-    st.text(max_size=20),
-)
-
-
-@given(st.lists(_WORDS, max_size=8))
-@settings(max_examples=150, deadline=None)
-def test_any_command_line_ends_in_an_exit_status(arguments: list[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "_mirror", _never)
-        try:
-            code = command.main(arguments)
-        except SystemExit as end:
-            code = int(end.code or 0)
-    assert code in (0, 1, 2)
-
-
-def _never(*_: object) -> None:
-    raise PipelineError(Reason.ChartSourceUnsupported, "Not mirrored in this test.")
