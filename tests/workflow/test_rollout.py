@@ -1,16 +1,22 @@
 """Rollouts that do not go straight, on a whole machine: each ends in its reason, in words for a person."""
 
+import base64
 import hashlib
+import json
+import re
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline.clock import now, rfc3339
 from aicr_pipeline.decide.bundle import check_checksums
 
 from local.argocd import Fault, Scenario
-from local.kube import APPLICATIONS, SECRETS
+from local.kube import APPLICATIONS, ROLE_BINDINGS, SECRETS
 from tests.workflow.machine import ROOT, Machine, machine, runtime
 
 pytestmark = pytest.mark.timeout(150)
@@ -26,22 +32,55 @@ def short_deadline(folder: Path, deadline: str) -> Path:
 
 
 @pytest.mark.xdist_group("rollout-a")
-def test_without_argo_cd_s_credentials_no_step_becomes_ready(tmp_path: Path) -> None:
+def test_argo_cd_s_credentials_are_healed_before_the_first_step_and_needed_by_each(tmp_path: Path) -> None:
     with machine(tmp_path / "work", cluster=short_deadline(tmp_path, "35s")) as running:
+        store = running.pipeline.kube.store
         assert running.resolve(runtime()).status == "SUCCEEDED"
         link = running.link()
-        # Somebody empties the Secret after the token was written.
-        running.pipeline.kube.store.merge(SECRETS, "aicr-registry", {"data": {"password": ""}}, "argocd")
+        # Somebody writes another account's password while people are asked, who take their time.
+        wrong = base64.b64encode(b"another account's").decode()
+        store.merge(SECRETS, "aicr-registry", {"data": {"password": wrong}}, "argocd")
+        _look_back(running, minutes=6)
         running.approve()
+
+        def first_is_ready() -> bool:
+            found = store.find(APPLICATIONS, "aws-ebs-csi-driver", "argocd") or {}
+            return bool(found.get("spec", {}).get("syncPolicy", {}).get("automated"))
+
+        running.wait(first_is_ready, 30, "the first step")
+        assert store.get(SECRETS, "aicr-registry", "argocd")["data"]["password"] not in (wrong, "")
+        assert _fact(running, "credentials-trouble") is None, "it was healed at once"
+        # Later it is emptied, and nothing may write it any more.
+        store.delete(ROLE_BINDINGS, "aicr-pipeline-refresh-credentials", "argocd")
+        store.merge(SECRETS, "aicr-registry", {"data": {"password": ""}}, "argocd")
         ended = running.rollout()
         outcome = running.outcome(ended.name)
         assert link[1] == "-".join(ended.name.split("-")[-2:])
         assert ended.status == "FAILED"
         assert ended.error in ("RolloutFailed", "RolloutExpired")
-        assert "step 1/17 aws-ebs-csi-driver (Install)" in outcome["message"]
+        assert re.search(r"step \d+/17 [a-z-]+ \(Install\)", outcome["message"])
         assert "401" in outcome["message"] or "nauthorized" in outcome["message"]
-        assert outcome["installed"] == []
+        assert outcome["installed"][0] == "aws-ebs-csi-driver"
+        assert len(outcome["installed"]) < 17
         assert outcome["message"][:80] in running.pipeline.aws.messages[-1].message
+
+
+def _fact(running: Machine, name: str) -> dict[str, Any] | None:
+    """A row of the coordination table."""
+    table = running.pipeline.aws.outputs["CoordinationTable"]
+    key = {"pk": {"S": "FACT"}, "sk": {"S": name}}
+    found = running.pipeline.aws.client("dynamodb").get_item(TableName=table, Key=key).get("Item")
+    return json.loads(found["value"]["S"]) if found else None
+
+
+def _look_back(running: Machine, minutes: float) -> None:
+    """The registry was last asked so long ago."""
+    fact = _fact(running, "credentials")
+    assert fact is not None
+    fact["checkedAt"] = rfc3339(now() - timedelta(minutes=minutes))
+    item = {"pk": {"S": "FACT"}, "sk": {"S": "credentials"}, "value": {"S": json.dumps(fact)}}
+    table = running.pipeline.aws.outputs["CoordinationTable"]
+    running.pipeline.aws.client("dynamodb").put_item(TableName=table, Item=item)
 
 
 @pytest.mark.xdist_group("rollout-b")

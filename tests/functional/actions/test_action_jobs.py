@@ -22,7 +22,7 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 
-from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS
+from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS, DeleteOptions
 from local.registry import LocalRegistry, TokenIssuer
 from tests.functional.actions.support import BEGAN, PLAN, ROLLOUT, Place, step
 from tests.unit.samples import config, plan, refused
@@ -111,9 +111,35 @@ def test_the_registry_secret_goes_with_its_job(ready: Place, act: Callable[..., 
     wanted = ready.coordination.waiters()[0].wanted
     job = ready.store.get(JOBS, wanted["job"], namespace=wanted["namespace"])
     secret = ready.store.get(SECRETS, wanted["job"], namespace=wanted["namespace"])
-    assert [owner["uid"] for owner in secret["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": wanted["job"], "uid": job["metadata"]["uid"]}
+    assert secret["metadata"]["ownerReferences"] == [owner]
+    assert secret["type"] == "kubernetes.io/dockerconfigjson"
     found = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))
     assert list(found["auths"]) == [ready.config.registry.host]
+    # As the TTL controller deletes it, and kubectl.
+    ready.store.delete(JOBS, wanted["job"], wanted["namespace"], DeleteOptions(propagation="Background"))
+    assert ready.store.list(SECRETS, namespace=wanted["namespace"]) == [], "the collector takes what it owned"
+
+
+@pytest.mark.parametrize("act", [render, validate])
+def test_a_second_start_writes_the_secret_again(ready: Place, act: Callable[..., Any]) -> None:
+    """The token of the first start may be near its end when a state is retried hours later."""
+    act(ready)
+    wanted = ready.coordination.waiters()[0].wanted
+    merged = {"data": {".dockerconfigjson": base64.b64encode(b"{}").decode()}}
+    ready.store.merge(SECRETS, wanted["job"], merged, namespace=wanted["namespace"])
+    act(ready, retries=1)
+    (secret,) = ready.store.list(SECRETS, namespace=wanted["namespace"])
+    assert secret["metadata"]["name"] == wanted["job"]
+    assert len(secret["metadata"]["ownerReferences"]) == 1
+    assert (
+        "very-secret-password"
+        in base64.b64decode(
+            json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"][
+                ready.config.registry.host
+            ]["auth"]
+        ).decode()
+    )
 
 
 def test_a_validation_gets_the_plans_own_recipe_and_snapshot(ready: Place) -> None:
