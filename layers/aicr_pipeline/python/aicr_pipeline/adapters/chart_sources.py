@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
-from aicr_pipeline.adapters.http import Answer, Counters, Transport
+from aicr_pipeline.adapters.http import Answer, Counters, Transport, joined, shown
 from aicr_pipeline.adapters.registry import Manifest, Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import Credentials, basic
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError
@@ -129,7 +129,8 @@ class ChartSources:
             ``RegistryUnreachable``.
         """
         url = rewrite(source.repo, self.upstreams).rstrip("/") + "/index.yaml"
-        doing = f"Reading the chart index {url}"
+        doing = f"Reading the chart index {shown(url)}"
+        joined(url, "", doing)
         answer = self.transport.send(
             "GET", url, doing=doing, counters=self.counters, headers=self._headers(url)
         )
@@ -137,10 +138,17 @@ class ChartSources:
             answer.discard()
             raise _refused(doing, answer.status)
         # Some servers compress whatever was asked of them.
-        entry = find_version(answer.chunks(decode=True), source.chart, source.version, url)
+        entry = find_version(answer.chunks(decode=True), source.chart, source.version, shown(url))
         # Against the address that answered: the index may live elsewhere than its old name says.
-        urls = tuple(urljoin(answer.url, written) for written in entry.urls)
-        return IndexedChart(source, entry, urls)
+        urls, problem = [], None
+        for written in entry.urls:
+            try:
+                urls.append(joined(answer.url, written, doing))
+            except PipelineError as error:
+                problem = error
+        if problem and not urls:
+            raise problem
+        return IndexedChart(source, entry, tuple(urls))
 
     def fetch_indexed(self, found: IndexedChart) -> tuple[Blob, Chart, str]:
         """Fetch and judge the archive, trying its addresses in order; with the address that had it.
@@ -163,10 +171,10 @@ class ChartSources:
             if found.entry.digest not in (None, blob.digest):
                 raise DigestMismatchError(
                     Reason.ChartInvalid,
-                    f"Fetching chart {found.source.chart} {found.source.version} from {_plain(url)}: "
+                    f"Fetching chart {found.source.chart} {found.source.version} from {shown(url)}: "
                     f"the index lists {found.entry.digest}, the archive is {blob.digest}; ask its publisher.",
                 )
-            return blob, judged(blob, found.source.chart, found.source.version, _plain(url)), url
+            return blob, judged(blob, found.source.chart, found.source.version, shown(url)), url
         passing = [error for error in problems if isinstance(error, TransientError)]
         raise (passing or problems)[-1]
 
@@ -214,7 +222,7 @@ class ChartSources:
         """``<archive>.prov`` (Helm's rule). Most charts have none, and servers say that in many ways."""
         address = urlsplit(url)
         url = address._replace(path=f"{address.path}.prov").geturl()
-        doing = f"Fetching the provenance file {_plain(url)}"
+        doing = f"Fetching the provenance file {shown(url)}"
         answer = self._get(url, index, doing)
         if answer.status != 200:
             answer.discard()
@@ -233,17 +241,18 @@ class ChartSources:
         return _IDENTITY | ({"Authorization": basic(*credentials.get())} if credentials else {})
 
     def _download(self, url: str, index: str) -> Blob:
-        doing = f"Fetching the chart archive {_plain(url)}"
+        doing = f"Fetching the chart archive {shown(url)}"
         if urlsplit(url).scheme not in ("https", "http"):
             raise _unsupported(f"{doing}: the index lists no https address; name the OCI source")
         answer = self._get(url, index, doing)
         if answer.status != 200:
             answer.discard()
             raise _refused(doing, answer.status)
-        file, digest, size = spool(), hashlib.sha256(), 0
+        file, digest, size, start = spool(), hashlib.sha256(), 0, b""
         for chunk in answer.chunks():
-            if size == 0 and not chunk.startswith(GZIP_MAGIC):
-                what = "an HTML page" if chunk.lstrip()[:1] == b"<" else "something that is not gzip"
+            start = (start + chunk[:2])[:2]  # a first piece may be one byte
+            if not GZIP_MAGIC.startswith(start):
+                what = "an HTML page" if start.lstrip()[:1] == b"<" else "something that is not gzip"
                 raise _unsupported(f"{doing}: the server answered {what}; check the bundle's upstream")
             size += len(chunk)
             if size > MAX_TOTAL:
@@ -341,11 +350,6 @@ def spool() -> BinaryIO:
 
 def _same_origin(one: str, other: str) -> bool:
     return urlsplit(one)[:2] == urlsplit(other)[:2]
-
-
-def _plain(url: str) -> str:
-    """An address for messages: signed queries are secrets."""
-    return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
 def _refused(doing: str, status: int) -> PipelineError:

@@ -11,6 +11,7 @@ variable ``SSL_CERT_FILE`` (one PEM file) or ``SSL_CERT_DIR``, as for every othe
 """
 
 import random
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from typing import BinaryIO
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import urllib3
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, LocationValueError
 
 from aicr_pipeline import __version__
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -148,6 +149,8 @@ class Transport:
                 pace()
             try:
                 answer = self._follow(method, url, doing, counters, dict(headers or {}), body, size)
+            except LocationValueError as error:
+                raise _no_address(url, doing) from error
             except HTTPError as error:
                 if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
                     # It will be the same the next time.
@@ -197,7 +200,7 @@ class Transport:
         body: bytes | BinaryIO | None,
         size: int,
     ) -> "Answer":
-        self._require_safe(urlsplit(url), doing)
+        self._require_safe(urlsplit(joined(url, "", doing)), doing)
         for _ in range(MAX_REDIRECTS + 1):
             response = self._once(method, url, counters, headers, body, size)
             target = _redirect(method, response)
@@ -205,7 +208,7 @@ class Transport:
                 return Answer(response, url, counters, doing)
             response.drain_conn()
             response.release_conn()
-            here, there = urlsplit(url), urlsplit(urljoin(url, target))
+            here, there = urlsplit(url), urlsplit(joined(url, target, doing))
             self._require_safe(there, doing)
             if (here.scheme, here.netloc) != (there.scheme, there.netloc):
                 # Storage behind a registry has no business with its password, and refuses it too.
@@ -311,6 +314,34 @@ class Answer:
     def discard(self) -> None:
         """Read a small rest so that the connection can be used again."""
         self.text()
+
+
+def joined(base: str, target: str, doing: str) -> str:
+    """An address out of somebody's answer, made absolute.
+
+    Raises
+    ------
+    PipelineError
+        ``ChartSourceUnsupported`` when it cannot be read as an address at all.
+    """
+    try:
+        url = urljoin(base, target)
+        _ = urlsplit(url).port  # reading it checks it
+    except ValueError:
+        raise _no_address(target or base, doing) from None
+    return url
+
+
+def _no_address(text: str, doing: str) -> PipelineError:
+    return PipelineError(
+        Reason.ChartSourceUnsupported,
+        f"{doing}: {shown(text)[:200]!r} is not an address; correct it, or ask whoever serves it.",
+    )
+
+
+def shown(url: str) -> str:
+    """An address for messages, sound or not: signed queries and passwords stay out of them."""
+    return re.sub(r"(?<=//)[^/@]*@", "", re.split(r"[?#]", url, maxsplit=1)[0])
 
 
 def retry_after(value: str | None, now: Callable[[], float] = time.time) -> float | None:

@@ -13,12 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
-from urllib.parse import urljoin
 
 import oras.container  # type: ignore[import-untyped]
 import oras.defaults  # type: ignore[import-untyped]
 
-from aicr_pipeline.adapters.http import Answer, Counters, Transport, UnreachableError
+from aicr_pipeline.adapters.http import Answer, Counters, Transport, UnreachableError, joined
 from aicr_pipeline.adapters.registry_auth import Authorization, Credentials
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError, UnsupportedError, is_absent, refusal
 from aicr_pipeline.decide.chart_package import is_repository
@@ -282,7 +281,7 @@ class Repository:
                 Reason.ChartSourceUnsupported,
                 f"{doing}: the registry opened an upload without an address for it.",
             )
-        url = urljoin(answer.url, location)
+        url = joined(answer.url, location, doing)
         url += ("&" if "?" in url else "?") + f"digest={digest}"
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         answer = self._send("PUT", url, doing, headers=headers, body=content, size=size)
