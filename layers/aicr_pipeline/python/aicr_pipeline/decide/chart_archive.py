@@ -39,7 +39,7 @@ MAX_EXTENDED_HEADER = 64 * 1024
 MAX_CHART_YAML = 256 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
 
-_CHUNK = 64 * 1024
+_CHUNK = 256 * 1024
 #: A plain file's mode, owner, group, size, time, checksum and type as nearly every tool writes them: a chart
 #: has hundreds, and ``TarInfo`` takes longer over one than zlib over its file. All else is left to it.
 _USUAL = re.compile(rb"(?:[0-7]{7}\0){3}([0-7]{11})\0[0-7]{11}\0([0-7]{6})\0 0")
