@@ -1,6 +1,8 @@
 """``OUT/summary.json`` and the documents beside it: what a run did, from the ledger and the histories."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ def refused(reason: str, message: str, seconds: float) -> dict[str, Any]:
 def summarize(
     pipeline: LocalPipeline, resolve: Progress | None, rollout: Progress | None, out: Path, seconds: float
 ) -> dict[str, Any]:
-    """Write the plan, the evidence envelope and the public key to ``out``; return the summary."""
+    """Write the ledger, the plan, the evidence envelope and the public key to ``out``; return the summary."""
+    _keep_ledger(pipeline, out / "ledger")
     executions = {
         name: {
             "name": found.name,
@@ -62,6 +65,18 @@ def summarize(
         found["planDigest"] = ((resolve.output or {}).get("plan") or {}).get("digest") if resolve else None
         return found | {"execution": executions, "mirror": mirror}
     return _of_rollout(pipeline, rollout, out, seconds) | {"execution": executions, "mirror": mirror}
+
+
+def _keep_ledger(pipeline: LocalPipeline, folder: Path) -> None:
+    """The ledger as ``aws s3 sync`` leaves it, for the commands that read one: times are the objects' own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    s3, bucket = pipeline.aws.client("s3"), pipeline.aws.outputs["LedgerBucket"]
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for found in page.get("Contents", []):
+            file, written = folder / found["Key"], found["LastModified"].timestamp()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(pipeline.ledger(found["Key"]) or b"")
+            os.utime(file, (written, written))
 
 
 def _of_rollout(pipeline: LocalPipeline, progress: Progress, out: Path, seconds: float) -> dict[str, Any]:

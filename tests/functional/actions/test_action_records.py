@@ -293,7 +293,7 @@ def resolved(place: Place, run: str, content: str = "content") -> dict[str, Any]
         ),
     )  # fmt: skip
     resolves = Resolves(place.ledger, run)
-    resolves.put_bundle(bundle, sha("artifact"), b"kind: RecipeResult")
+    resolves.put_bundle(bundle, sha("artifact"), b"kind: RecipeResult", b"")
     place.ledger.put_same(resolves.snapshot_key, SNAPSHOT)
     for release in bundle.releases:
         resolves.put_chart(release.name, chart(release.name, "1.2.3"))

@@ -7,14 +7,15 @@ from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.resolves import Resolves
-from aicr_pipeline.adapters.runtimes import pinned, read_runtime
-from aicr_pipeline.decide.bundle import RECIPE
+from aicr_pipeline.adapters.runtimes import pinned, read_runtime_text
+from aicr_pipeline.decide.bundle import RECIPE, content_list
 from aicr_pipeline.decide.bundle import read_bundle as decide_bundle
 from aicr_pipeline.decide.plan import check_namespaces
 from aicr_pipeline.decide.versions import check_recorded
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import parse_runtime
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -34,7 +35,8 @@ def read_bundle(
         ``BundleInvalid``, ``AICRVersionMismatch``, ``NamespaceNotAllowed``, ``ChartSourceUnsupported``.
     """
     run, tag = str(step.input["run"]), str(step.input["rendering"]["tag"])
-    runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
+    wish = read_runtime_text(inbox, str(step.input["runtimeVersion"]))
+    runtime = parse_runtime(wish)
     repository = registry.repository("bundles", config.cluster.name, Counters())
     digest = repository.head_manifest(tag)
     if digest is None:
@@ -45,5 +47,7 @@ def read_bundle(
     bundle = decide_bundle(files)
     check_recorded("bundle's recipe", bundle.aicr_version, pinned(runtime, config.aicr).version)
     check_namespaces(bundle, {component.name for component in config.namespaces.components})
-    Resolves(ledger, run).put_bundle(bundle, digest, files[RECIPE])
+    resolves = Resolves(ledger, run)
+    resolves.put_runtime(wish)
+    resolves.put_bundle(bundle, digest, files[RECIPE], content_list(files))
     return {"digest": digest, "releases": [{"release": release.name} for release in bundle.releases]}

@@ -5,14 +5,16 @@ from typing import Any
 
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.resolves import Resolves
-from aicr_pipeline.adapters.runtimes import pinned, read_runtime
+from aicr_pipeline.adapters.runtimes import pinned, read_runtime_text
 from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.plan import make_plan, read_plan
 from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import Recorded, plan_key
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import parse_runtime
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -34,13 +36,15 @@ def write_plan(
     """
     _require_all(step.input["mirror"])
     run, version = str(step.input["run"]), str(step.input["runtimeVersion"])
-    runtime = read_runtime(inbox, version)
+    wish = read_runtime_text(inbox, version)
+    runtime = parse_runtime(wish)
     resolves = Resolves(ledger, run)
     bundle, bundle_digest = resolves.bundle()
     snapshot = read_snapshot(resolves.snapshot() or b"")
     recorded = Recorded(
         run=run,
         runtime_version=version,
+        runtime_digest=sha256(wish),
         created_at=rfc3339(clock()),
         snapshot_digest=snapshot.digest,
         recipe_digest=bundle.recipe_digest,

@@ -24,8 +24,12 @@ class Resolves:
         """The snapshot that the sweeper kept."""
         return self._ledger.get(self.snapshot_key)
 
-    def put_bundle(self, bundle: Bundle, oci_digest: str, recipe: bytes) -> None:
-        """Keep what was read from the bundle, and its recipe as AICR wrote it."""
+    def put_runtime(self, text: bytes) -> None:
+        """Keep the wish as it was written: its version in the inbox may be gone when somebody asks."""
+        self._ledger.put_same(f"{self._base}/runtime.yaml", text, "application/yaml")
+
+    def put_bundle(self, bundle: Bundle, oci_digest: str, recipe: bytes, content: bytes) -> None:
+        """Keep what was read from the bundle, its recipe as AICR wrote it, and its content list."""
         document = {
             "bundleDigest": oci_digest,
             "recipeDigest": bundle.recipe_digest,
@@ -36,6 +40,7 @@ class Resolves:
             "releases": [_wire(release) for release in bundle.releases],
         }
         self._ledger.put_same(f"{self._base}/recipe.yaml", recipe, "application/yaml")
+        self._ledger.put_same(f"{self._base}/content.sha256", content, "text/plain")
         self._ledger.put_same(f"{self._base}/bundle.json", json.dumps(document, sort_keys=True).encode())
 
     def bundle(self) -> tuple[Bundle, str]:

@@ -17,6 +17,11 @@ def read_runtime(inbox: Inbox, version: str) -> ClusterRuntime:
     PipelineError
         ``Deleting`` when that version is gone, ``ContentTooLarge``, or ``InvalidRuntime`` with paths.
     """
+    return parse_runtime(read_runtime_text(inbox, version))
+
+
+def read_runtime_text(inbox: Inbox, version: str) -> bytes:
+    """One version of the runtime as it was written. Raises as ``read_runtime`` does, before parsing."""
     found = inbox.read(RUNTIME_KEY, version, MOST_BYTES)
     if found is None:
         raise PipelineError(
@@ -26,7 +31,7 @@ def read_runtime(inbox: Inbox, version: str) -> ClusterRuntime:
         raise PipelineError(
             Reason.ContentTooLarge, f"{RUNTIME_KEY} has {found.size} bytes; a runtime may have {MOST_BYTES}."
         )
-    return parse_runtime(found.body)
+    return found.body
 
 
 def pinned(runtime: ClusterRuntime, aicr: Aicr) -> Aicr:

@@ -117,14 +117,19 @@ def check_checksums(files: Mapping[str, bytes]) -> None:
             raise _invalid(f"{name} does not have the checksum that {CHECKSUMS} gives it")
 
 
-def content_digest(files: Mapping[str, bytes]) -> str:
-    """SHA-256 over ``<sha256>  <path>`` lines, sorted by path, of what decides the releases."""
+def content_list(files: Mapping[str, bytes]) -> bytes:
+    """``<sha256>  <path>`` lines, sorted by path, of the files that decide the releases."""
     lines = (
         f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n"
         for name in sorted(files)
         if _CONTENT.match(name)
     )
-    return sha256("".join(lines).encode())
+    return "".join(lines).encode()
+
+
+def content_digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over the content list."""
+    return sha256(content_list(files))
 
 
 def merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class Recorded(Document):
 
     run: str
     runtime_version: str
+    #: Absent from plans that were written before it was recorded.
+    runtime_digest: Digest | None = None
     created_at: str
     snapshot_digest: Digest
     recipe_digest: Digest
