@@ -323,6 +323,9 @@ def test_the_jobs_secret_and_argo_cds() -> None:
 
 
 def test_other_secrets_are_refused() -> None:
+    helm = repo_creds()
+    helm["metadata"]["name"] = "aicr-registry-helm"
+    assert refusals("secrets", "refresh_credentials", helm, helm), "not without engine.helmRepoCreds"
     token = registry_secret(stored(job("render_bundle")), "registry.example.com", "AWS", "token")
     token["type"] = "kubernetes.io/service-account-token"
     assert refusals("secrets", "render_bundle", token)

@@ -9,6 +9,8 @@ from moto import mock_aws
 
 from local.kube import APP_PROJECTS, NAMESPACES, KubeServer
 from local.kube.argocd_crds import install
+from local.registry import LocalRegistry, TokenIssuer
+from tests.functional.actions.credentials import Kept
 from tests.functional.actions.support import INBOX, LEDGER, TABLE, Place
 
 REGION = "us-west-2"
@@ -44,3 +46,16 @@ def place(clients: tuple[Any, Any]) -> Iterator[Place]:
         project = {"metadata": {"name": "aicr"}, "spec": {"sourceRepos": ["*"]}}
         server.store.create(APP_PROJECTS, project, namespace="argocd")
         yield Place(s3, dynamodb, server)
+
+
+@pytest.fixture
+def issuer(place: Place) -> TokenIssuer:
+    return TokenIssuer(clock=lambda: place.now.timestamp())
+
+
+@pytest.fixture
+def kept(place: Place, issuer: TokenIssuer) -> Iterator[Kept]:
+    with LocalRegistry(issuer) as registry:
+        made = Kept(place, registry.host, issuer)
+        yield made
+        made.transport.close()

@@ -3,147 +3,32 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aicr_pipeline.actions.check_gate import check_gate
-from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, TROUBLE, Keeper
-from aicr_pipeline.actions.want_credentials import ASK_EVERY, PATIENCE, CredentialsComingError
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, Keeper
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Json
-from aicr_pipeline.adapters.ecr import EcrCredentials
-from aicr_pipeline.adapters.http import Transport
-from aicr_pipeline.clock import after, rfc3339
+from aicr_pipeline.clock import after
 from aicr_pipeline.decide.credentials import (
     EXPIRES_AT,
     REFUSED,
     SECONDS_LEFT,
     SECRET_TYPE,
     TROUBLES,
-    decoded,
     encoded,
     probe_of,
 )
-from aicr_pipeline.errors import PipelineError, TransientError
-from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.reasons import Reason
 
-from infra.cluster_manifests import manifests
 from local.kube import SECRETS
 from local.registry import LocalRegistry, Scope, TokenIssuer
-from tests.functional.actions.support import BEGAN, PLAN, Place, aws_error, item, step
+from tests.functional.actions.credentials import HELM, OCI, PULL, Kept
+from tests.functional.actions.support import BEGAN, Place
 from tests.functional.registry.fake import Fake, Reply, faking
-from tests.unit.samples import config, refused, sha
-
-PULL = frozenset({"pull"})
-SCOPES = (Scope("aicr/demo/charts", PULL), Scope("aicr/demo/wrappers", PULL))
-OCI, HELM = "aicr-registry", "aicr-registry-helm"
-FIRST = PLAN.desired_state.releases[0]
-
-
-@dataclass
-class Ecr:
-    """ECR's one call: what the issuer makes, with the rights that the role has now."""
-
-    issuer: TokenIssuer
-    endpoint: str
-    scopes: Iterable[Scope] = SCOPES
-    errors: list[str] = field(default_factory=list)
-    calls: int = 0
-
-    def get_authorization_token(self) -> dict[str, Any]:
-        self.calls += 1
-        if self.errors:
-            raise aws_error(self.errors.pop(0))
-        user, password, expires_at = self.issuer.issue(self.scopes)
-        token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        data = {"authorizationToken": token, "expiresAt": expires_at, "proxyEndpoint": self.endpoint}
-        return {"authorizationData": [data]}
-
-
-class Kept:
-    """A place with Argo CD's empty Secrets, a registry, and what keeps the token."""
-
-    def __init__(self, place: Place, host: str, issuer: TokenIssuer, **changes: Any) -> None:
-        self.place = place
-        local = {"registry.repository": f"oci://{host}/aicr/demo", "registry.plainHttp": True}
-        self.config: ClusterConfig = config(**{**local, "engine.helmRepoCreds": True, **changes})
-        place.config = self.config
-        self.ecr = Ecr(issuer, f"http://{host}")
-        self.issuer = issuer
-        self.argocd = ArgoCd(place.cluster, self.config.engine)
-        self.entered = BEGAN
-        self.measured: list[tuple[str, float]] = []
-        for manifest in manifests(self.config):
-            if manifest["kind"] == "Secret":
-                place.store.apply(manifest, "argocd")
-        self.transport = Transport(frozenset({host}), sleep=lambda _: None)
-        self.keeper = Keeper(
-            self.config, EcrCredentials(self.ecr, place.clock), self.argocd, place.coordination,
-            self.transport, place.clock, lambda name, value: self.measured.append((name, value)),
-        )  # fmt: skip
-
-    def secret(self, name: str = OCI) -> Json:
-        return self.place.store.get(SECRETS, name, "argocd")
-
-    def data(self, name: str = OCI) -> dict[str, str]:
-        return decoded(self.secret(name))
-
-    def overwrite(self, name: str = OCI, **data: str) -> None:
-        """Somebody writes into a Secret."""
-        self.place.store.merge(SECRETS, name, {"data": encoded(data)}, "argocd")
-
-    @property
-    def known(self) -> dict[str, Any] | None:
-        return self.place.coordination.fact(CREDENTIALS)
-
-    @property
-    def trouble(self) -> dict[str, Any] | None:
-        return self.place.coordination.fact(TROUBLE)
-
-    def count(self, metric: str) -> int:
-        return sum(1 for name, _ in self.measured if name == metric)
-
-    def works(self, name: str = OCI) -> bool:
-        """Whether the registry knows what is in the Secret, and it may pull charts."""
-        data = self.data(name)
-        grant = self.issuer.read(data.get("username", ""), data.get("password", ""))
-        return bool(grant and not grant.expired and grant.allows("aicr/demo/charts/x", "pull"))
-
-    def gate(self, index: int = 1, retries: int = 0) -> dict[str, Any]:
-        release = PLAN.desired_state.releases[index - 1].name
-        if retries == 0:
-            self.entered = self.place.now
-        made = step(
-            "Check gate",
-            item=item(release, index),
-            token=None,
-            retries=retries,
-            enteredAt=rfc3339(self.entered),
-            input={"toPlan": PLAN.desired_state_digest},
-        )
-        p = self.place
-        return check_gate(made, self.config, p.ledger, p.argocd, p.coordination, p.bus, p.clock)
-
-    def wake(self) -> dict[str, Any]:
-        """What the rule does with the newest event."""
-        return self.keeper.check(probe_of({"detail": self.place.events.details("Credentials Wanted")[-1]}))
-
-
-@pytest.fixture
-def issuer(place: Place) -> TokenIssuer:
-    return TokenIssuer(clock=lambda: place.now.timestamp())
-
-
-@pytest.fixture
-def kept(place: Place, issuer: TokenIssuer) -> Iterator[Kept]:
-    with LocalRegistry(issuer) as registry:
-        made = Kept(place, registry.host, issuer)
-        yield made
-        made.transport.close()
+from tests.unit.samples import refused, sha
 
 
 @pytest.fixture
@@ -461,93 +346,3 @@ def test_the_table_may_be_lost(kept: Kept) -> None:
     )
     kept.keeper.check(None)
     assert kept.known is not None
-
-
-# Before a step
-
-
-@pytest.fixture
-def approved(kept: Kept) -> Kept:
-    kept.place.approve(kept.place.put_rollout(PLAN))
-    return kept
-
-
-def coming(kept: Kept, reason: Reason, index: int = 1, retries: int = 0) -> None:
-    with refused(reason) as caught:
-        kept.gate(index, retries)
-    assert type(caught.info.value) is CredentialsComingError
-
-
-def test_an_expired_token_is_healed_before_a_step(approved: Kept) -> None:
-    approved.keeper.refresh()
-    approved.place.later(12 * 3600)
-    approved.place.now = BEGAN  # the rollout's deadline is not what is tested
-    fact = {**(approved.known or {}), "mintedAt": after(BEGAN, -13 * 3600), "expiresAt": after(BEGAN, -3600)}
-    approved.place.coordination.put_fact(CREDENTIALS, fact)
-    annotation = {"metadata": {"annotations": {EXPIRES_AT: fact["expiresAt"]}}}
-    approved.place.store.merge(SECRETS, OCI, annotation, "argocd")
-    coming(approved, Reason.RegistryCredentialsStale, index=2)
-    assert approved.wake()["because"] == "RegistryCredentialsStale"
-    assert approved.gate(2, retries=1) == {"open": True}
-    assert approved.works()
-
-
-def test_the_first_step_wants_a_token_that_was_just_tried(approved: Kept) -> None:
-    approved.keeper.refresh()
-    approved.place.later(4 * 3600)  # people took their time
-    approved.overwrite(password="wrong")
-    coming(approved, Reason.RegistryCredentialsUnavailable)
-    detail = approved.place.events.details("Credentials Wanted")[-1]
-    assert (detail["repository"], detail["digest"]) == (FIRST.repository, FIRST.chart.manifest_digest)
-    assert approved.wake()["because"] == "Unauthorized"
-    assert approved.gate(retries=1) == {"open": True}
-    assert approved.works()
-    approved.place.later(1800)
-    assert approved.gate(index=2) == {"open": True}, "later ones want one that lives, and no trouble"
-
-
-def test_a_refresh_that_fails_for_a_while_only_delays_the_step(approved: Kept) -> None:
-    approved.ecr.errors = ["AccessDeniedException"] * 2
-    for retries in range(ASK_EVERY):
-        coming(approved, Reason.RegistryCredentialsUnavailable, retries=retries)
-    assert approved.place.events.types == ["Credentials Wanted"], "not one for every look"
-    for _ in range(2):
-        with pytest.raises(PipelineError):
-            approved.wake()
-    approved.place.later(400)
-    coming(approved, Reason.RegistryCredentialsUnavailable, retries=ASK_EVERY)
-    assert approved.place.events.types == ["Credentials Wanted"] * 2
-    approved.wake()
-    assert approved.gate(retries=ASK_EVERY + 1) == {"open": True}
-
-
-@pytest.mark.parametrize("index", [1, 2])
-def test_after_ten_minutes_the_refusal_itself_is_the_reason(approved: Kept, index: int) -> None:
-    approved.keeper.refresh()
-    approved.ecr.scopes = ()
-    approved.place.later(60)
-    with pytest.raises(PipelineError):
-        approved.keeper.refresh()
-    coming(approved, Reason.Unauthorized, index)
-    approved.place.later(PATIENCE.total_seconds())
-    with refused(Reason.Unauthorized, "The registry refuses what is in Argo CD's Secret") as caught:
-        approved.gate(index, retries=40)
-    assert not caught.info.value.retry
-
-
-@pytest.mark.parametrize(
-    ("minutes", "index", "opens"),
-    [(61, 1, True), (59, 1, False), (59, 2, True), (16, 2, True), (15, 2, False)],
-)
-def test_no_step_begins_with_a_token_near_its_end(
-    approved: Kept, minutes: float, index: int, *, opens: bool
-) -> None:
-    approved.keeper.refresh()
-    left = timedelta(minutes=minutes).total_seconds()
-    approved.place.coordination.put_fact(
-        CREDENTIALS, {**(approved.known or {}), "expiresAt": after(BEGAN, left)}
-    )
-    if opens:
-        assert approved.gate(index) == {"open": True}
-    else:
-        coming(approved, Reason.RegistryCredentialsStale, index)
