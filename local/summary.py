@@ -69,7 +69,8 @@ def summarize(
 
 def _keep_ledger(pipeline: LocalPipeline, folder: Path) -> None:
     """The ledger as ``aws s3 sync`` leaves it, for the commands that read one: times are the objects' own."""
-    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("plans", "resolves", "rollouts", "evidence"):
+        shutil.rmtree(folder / part, ignore_errors=True)
     s3, bucket = pipeline.aws.client("s3"), pipeline.aws.outputs["LedgerBucket"]
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for found in page.get("Contents", []):

@@ -33,6 +33,13 @@ def report(before: PlannedRelease, after: PlannedRelease) -> Report:
             id="a v makes no upgrade, but a chart",
         ),
         pytest.param(
+            release("app", "1.2.3", values={"replicas": True}),
+            "Reconfigure",
+            "unknown",
+            "no-record",
+            id="true is not 1",
+        ),
+        pytest.param(
             release("app", "1.2.3", values={"replicas": 2}),
             "Reconfigure",
             "unknown",

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
@@ -12,6 +12,18 @@ from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
 _GONE = {"NoSuchKey", "404", "NotFound", "NoSuchVersion"}
+
+
+class LedgerReader(Protocol):
+    """What reading the ledger takes: its bucket has it, and a folder with a copy of its objects."""
+
+    def get(self, key: str) -> bytes | None:
+        """The content, or None when the key was never written."""
+        ...
+
+    def keys(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Pairs of key and the time it was written (ISO) under a prefix."""
+        ...
 
 
 class Ledger:

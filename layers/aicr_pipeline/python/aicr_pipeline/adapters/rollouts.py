@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
@@ -23,7 +23,7 @@ from aicr_pipeline.model.rollout import (
 )
 
 
-def load_plan(ledger: Ledger, digest: str) -> Plan:
+def load_plan(ledger: LedgerReader, digest: str) -> Plan:
     """A plan by digest, its content checked.
 
     Raises
@@ -37,7 +37,7 @@ def load_plan(ledger: Ledger, digest: str) -> Plan:
     return read_plan(text, digest)
 
 
-def load_rollout(ledger: Ledger, name: str) -> Rollout:
+def load_rollout(ledger: LedgerReader, name: str) -> Rollout:
     """Raises PipelineError ``PlanUnreadable`` when the rollout is not in the ledger."""
     found = _load(ledger, name, "rollout", Rollout)
     if found is None:
@@ -45,22 +45,22 @@ def load_rollout(ledger: Ledger, name: str) -> Rollout:
     return found
 
 
-def load_report(ledger: Ledger, name: str) -> Report | None:
+def load_report(ledger: LedgerReader, name: str) -> Report | None:
     """The report of a rollout, once it was assessed."""
     return _load(ledger, name, "report", Report)
 
 
-def load_request(ledger: Ledger, name: str) -> ApprovalRequest | None:
+def load_request(ledger: LedgerReader, name: str) -> ApprovalRequest | None:
     """What people were asked, once they were."""
     return _load(ledger, name, "request", ApprovalRequest)
 
 
-def load_decision(ledger: Ledger, name: str) -> Decision | None:
+def load_decision(ledger: LedgerReader, name: str) -> Decision | None:
     """The decision, once there is one."""
     return _load(ledger, name, "decision", Decision)
 
 
-def load_outcome(ledger: Ledger, name: str) -> RolloutOutcome | None:
+def load_outcome(ledger: LedgerReader, name: str) -> RolloutOutcome | None:
     """The outcome, once it is over."""
     return _load(ledger, name, "outcome", RolloutOutcome)
 
@@ -100,7 +100,7 @@ def refuse_over(ledger: Ledger, name: str) -> None:
         raise PipelineError(Reason.RolloutSuperseded, f"Rollout {name} is over: {outcome.message}")
 
 
-def active_plan(ledger: Ledger) -> ActivePlan:
+def active_plan(ledger: LedgerReader) -> ActivePlan:
     """Read the outcomes, newest first, back to the last success."""
     outcomes = [
         (datetime.fromisoformat(modified), key)
@@ -118,7 +118,7 @@ def active_plan(ledger: Ledger) -> ActivePlan:
     return ActivePlan(None, is_whole)
 
 
-def _may_have_written(ledger: Ledger, outcome: RolloutOutcome) -> bool:
+def _may_have_written(ledger: LedgerReader, outcome: RolloutOutcome) -> bool:
     """Whether the rollout got past its approval."""
     report, decision = load_report(ledger, outcome.rollout), load_decision(ledger, outcome.rollout)
     if report is None:
@@ -134,7 +134,7 @@ def next_number(ledger: Ledger, cluster: str, plan: str) -> int:
     return number
 
 
-def _load(ledger: Ledger, name: str, document: str, model: type[DocumentT]) -> DocumentT | None:
+def _load(ledger: LedgerReader, name: str, document: str, model: type[DocumentT]) -> DocumentT | None:
     key = rollout_key(name, document)
     text = ledger.get(key)
     if text is None:

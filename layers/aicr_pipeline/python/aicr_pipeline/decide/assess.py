@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from aicr_pipeline.decide.canonical import digest
+from aicr_pipeline.decide.canonical import digest, equal
 from aicr_pipeline.decide.versions import numbers, same
 from aicr_pipeline.model.plan import Plan, PlannedRelease
 from aicr_pipeline.model.rollout import Action, Report, Step, Verdict
@@ -63,7 +63,7 @@ def changed_values(before: object, after: object, path: str = "") -> list[str]:
             else:
                 found += changed_values(before[key], after[key], where)
         return found
-    return [] if before == after else [path or "(all)"]
+    return [] if equal(before, after) else [path or "(all)"]
 
 
 def _step(index: int, before: PlannedRelease | None, after: PlannedRelease, changed: set[str]) -> Step:
@@ -100,7 +100,7 @@ def _action(before: PlannedRelease, after: PlannedRelease) -> Action:
         return Action.Move
     if not same(before.chart.version, after.chart.version):
         return Action.Upgrade
-    if before.chart != after.chart or before.values != after.values:
+    if before.chart != after.chart or not equal(before.values, after.values):
         return Action.Reconfigure
     return Action.Unchanged
 

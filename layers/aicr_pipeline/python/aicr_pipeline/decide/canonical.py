@@ -25,6 +25,15 @@ def canonical(value: Any, what: str) -> bytes:
         ) from None
 
 
+def equal(one: Any, other: Any) -> bool:
+    """Whether JSON values are the same: ``1`` and ``1.0`` are; for Python ``1`` is ``true`` too, here not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 def digest(value: Any, what: str) -> str:
     """``sha256:<hex>`` of the canonical form."""
     return sha256(canonical(value, what))

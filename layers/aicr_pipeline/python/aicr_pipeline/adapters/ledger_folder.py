@@ -1,0 +1,61 @@
+"""A folder that holds the ledger's objects, as ``aws s3 sync`` and ``make demo`` leave them."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
+
+#: The largest document people read here is a snapshot of a large cluster.
+MOST_BYTES = 64 << 20
+
+
+class LedgerFolder:
+    """Reads what ``Ledger`` reads. Keys come from digests and checked names, never with ``..`` in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, key: str) -> bytes | None:
+        """The content, or None when there is no such file.
+
+        Raises
+        ------
+        PipelineError
+            ``PlanUnreadable`` for a file that is there and cannot be read, or is far too large.
+        """
+        file = self.folder / key
+        try:
+            if not file.is_file():
+                return None
+            if file.stat().st_size > MOST_BYTES:
+                raise PipelineError(Reason.ContentTooLarge, f"{file} is above {MOST_BYTES >> 20} MiB.")
+            return file.read_bytes()
+        except OSError as error:
+            raise PipelineError(
+                Reason.PlanUnreadable, f"{file} cannot be read ({error.strerror})."
+            ) from error
+
+    def keys(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Pairs of key and time under a prefix.
+
+        A copied file has the copy's time, so a record that says when it was finished is believed first.
+        """
+        top = self.folder / prefix.rpartition("/")[0]
+        for file in sorted(top.rglob("*")):
+            key = file.relative_to(self.folder).as_posix()
+            if file.is_file() and key.startswith(prefix):
+                yield key, _own_time(file) or datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
+
+
+def _own_time(file: Path) -> str | None:
+    if file.name != "outcome.json":
+        return None
+    try:
+        said = json.loads(file.read_bytes())["finishedAt"]
+        moment = datetime.fromisoformat(said)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return said if moment.tzinfo else None
