@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, UnexpectedAnswerError
-from aicr_pipeline.decide.credentials import decoded
+from aicr_pipeline.decide.credentials import LABELS, SECRET_TYPE, decoded, patch, repo_creds
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
@@ -152,6 +153,26 @@ def test_the_secrets_their_rights_and_their_policy_name_the_same(
     )
     names = "[" + ", ".join(f"'{name}'" for name in wanted) + "]"
     assert f"object.metadata.name in {names}" in policy["spec"]["validations"][0]["expression"]
+
+
+def test_both_secrets_are_written_by_name_and_no_third() -> None:
+    made = sample(**{"engine.helmRepoCreds": True})
+    group = kubernetes_group("refresh_credentials")
+    with KubeServer(authenticate=lambda _: Identity("r", (group, "system:authenticated"))) as server:
+        argocd_crds.install(server.store)
+        server.store.create(NAMESPACES, {"metadata": {"name": "argocd"}})
+        for manifest in manifests(made):
+            server.store.apply(manifest, options=WriteOptions(manager="kubectl"))
+        theirs = {"metadata": {"name": "argocd-secret"}, "data": {"admin.password": "eA=="}}
+        server.store.create(SECRETS, theirs, namespace="argocd")
+        argocd = ArgoCd(Cluster(server.url, None, lambda: "token"), made.engine)
+        for wanted in repo_creds(made):
+            written = argocd.write_repo_creds(wanted.name, patch(wanted, "AWS", "p", "2030-01-01T00:00:00Z"))
+            assert decoded(written) == {**wanted.data, "username": "AWS", "password": "p"}
+            again = argocd.write_repo_creds(wanted.name, {"metadata": {"labels": dict(LABELS)}})
+            assert again == written, "looking changes nothing, not even the resource version"
+        with pytest.raises(PipelineError, match="Unauthorized"):
+            argocd.write_repo_creds("argocd-secret", {"metadata": {"labels": dict(LABELS)}})
 
 
 def test_static_credentials_are_the_administrators() -> None:

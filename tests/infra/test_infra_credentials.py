@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from aicr_pipeline.actions.want_credentials import PATIENCE
 from aicr_pipeline.decide.credentials import REFUSED, SECONDS_LEFT, TROUBLES
 from aicr_pipeline.model.config import ClusterConfig
 from aws_cdk import App
@@ -10,6 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 
+from infra.asl import RETRY
 from infra.schedules import Schedules
 from tests.infra.templates import Stack
 from tests.unit.samples import config
@@ -88,3 +90,14 @@ def test_alarms_come_hours_before_the_token_ends_and_when_nobody_looks(demo: Sta
 
 def test_where_credentials_are_not_ours_nothing_watches_them(private: Stack) -> None:
     assert not [name for name in alarms(private) if name.startswith("Credentials")]
+
+
+def test_the_machine_comes_back_for_longer_than_the_action_waits() -> None:
+    (retry,) = [found for found in RETRY if found["ErrorEquals"] == ["CredentialsComingError"]]
+    waits = [
+        min(retry["IntervalSeconds"] * retry["BackoffRate"] ** at, retry["MaxDelaySeconds"])
+        for at in range(retry["MaxAttempts"])
+    ]
+    assert sum(waits) > PATIENCE.total_seconds()
+    assert "JitterStrategy" not in retry, "with it the waits could add up to nothing"
+    assert waits[0] == 1, "a look takes a second or two, and people have waited"

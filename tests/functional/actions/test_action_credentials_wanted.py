@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline import wiring
-from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
+from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, TROUBLE
 from aicr_pipeline.actions.want_credentials import ASK_EVERY, PATIENCE, CredentialsComingError
 from aicr_pipeline.clock import after
 from aicr_pipeline.decide.credentials import EXPIRES_AT, SECONDS_LEFT
@@ -59,6 +59,33 @@ def test_the_first_step_wants_a_token_that_was_just_tried(approved: Kept) -> Non
     assert approved.works()
     approved.place.later(1800)
     assert approved.gate(index=2) == {"open": True}, "later ones want one that lives, and no trouble"
+
+
+@pytest.mark.parametrize(("hours", "asked"), [(5.9, False), (6.1, True)])
+def test_half_of_the_life_gone_is_asked_for_and_not_waited_for(
+    approved: Kept, hours: float, *, asked: bool
+) -> None:
+    approved.keeper.refresh()
+    aged = {"mintedAt": after(BEGAN, -hours * 3600), "expiresAt": after(BEGAN, (12 - hours) * 3600)}
+    approved.place.coordination.put_fact(CREDENTIALS, {**(approved.known or {}), **aged})
+    assert approved.gate() == {"open": True}
+    assert approved.place.events.types == ["Credentials Wanted"] * asked
+    if asked:
+        assert approved.wake()["because"] == "age"
+        assert approved.known is not None
+        assert approved.known["expiresAt"] == after(BEGAN, 12 * 3600)
+
+
+def test_a_registry_that_is_away_is_no_reason_to_end_a_rollout(approved: Kept) -> None:
+    """Raised, not returned: the execution stops there and can be redriven."""
+    approved.keeper.refresh()
+    lost = {"at": after(BEGAN, 1), "reason": "RegistryUnreachable", "message": "away", "proven": False}
+    approved.place.coordination.put_fact(TROUBLE, lost)
+    coming(approved, Reason.RegistryUnreachable, index=2)
+    approved.wake()
+    approved.place.later(2)
+    approved.wake()
+    assert approved.gate(2, retries=1) == {"open": True}
 
 
 def test_a_refresh_that_fails_for_a_while_only_delays_the_step(approved: Kept) -> None:
