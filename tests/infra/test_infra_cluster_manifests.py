@@ -7,7 +7,7 @@ import pytest
 import yaml
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, UnexpectedAnswerError
-from aicr_pipeline.decide.credentials import LABELS, SECRET_TYPE, decoded, patch, repo_creds
+from aicr_pipeline.decide.credentials import LABELS, decoded, patch, repo_creds
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
