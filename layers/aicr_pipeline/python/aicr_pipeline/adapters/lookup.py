@@ -111,7 +111,7 @@ def recorded_file(ledger: LedgerReader, key: str, want: str | None) -> bytes | N
     text = ledger.get(key)
     if text is not None and want is not None and sha256(text) != want:
         raise PipelineError(
-            Reason.PlanUnreadable, f"Ledger key {key} was changed after it was written: it is not {want}."
+            Reason.PlanUnreadable, f"{key} was changed after it was written: it is not {want}."
         )
     return text
 

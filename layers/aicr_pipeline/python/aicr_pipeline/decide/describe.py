@@ -1,5 +1,6 @@
 """A plan, a comparison and a rollout, told to people. All of it is also in the JSON, whole and typed."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from aicr_pipeline.model.rollout import Action
 
 #: Of a digest on a terminal: enough to tell two apart, and to name a plan by.
 _SHORT = 12
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def plan_wire(plan: Plan) -> dict[str, Any]:
@@ -67,8 +69,8 @@ def _releases(releases: Iterable[Mapping[str, Any]], width: int | None) -> list[
             release["kind"],
             release["chart"]["name"],
             release["chart"]["version"],
-            _digest(release["chart"]["contentDigest"], width),
-            _digest(release["chart"]["manifestDigest"], width),
+            _digest(release["chart"]["contentDigest"], width, 8),
+            _digest(release["chart"]["manifestDigest"], width, 8),
         )
         for release in releases
     ]
@@ -77,17 +79,17 @@ def _releases(releases: Iterable[Mapping[str, Any]], width: int | None) -> list[
 
 def _comparison(comparison: Comparison, width: int | None) -> Iterator[str]:
     yield f"against     {comparison.before or 'nothing: a first install'}"
-    yield from (line for difference in comparison.plan for line in _difference(difference, width))
+    for difference in comparison.plan:
+        yield from difference_lines(difference, width)
     quiet = {Action.Unchanged, Action.Install}
     for change in comparison.releases:
         if change.action in quiet and not change.fields and not change.values:
             continue
         yield f"{change.action:<12}{change.release}{_versions(change)}"
-        # Versions are in the line above; a digest says nothing more to people.
-        yield from (line for difference in change.fields for line in _difference(difference, width))
-        yield from (
-            line for difference in change.values for line in _difference(difference, width, "values.")
-        )
+        for difference in change.fields:
+            yield from difference_lines(difference, width)
+        for difference in change.values:
+            yield from difference_lines(difference, width, "values: ")
     for action in (Action.Install, Action.Unchanged):
         names = [
             change.release
@@ -97,7 +99,7 @@ def _comparison(comparison: Comparison, width: int | None) -> Iterator[str]:
         if names:
             yield from _wrapped(f"{action:<12}", names, width)
     if any(change.action == REMOVE for change in comparison.releases):
-        yield "            Remove: no longer in the plan. The pipeline deletes nothing, so it stays installed."
+        yield "            Remove: not in the plan any more. Nothing is deleted, so it stays installed."
 
 
 def _versions(change: ReleaseChange) -> str:
@@ -106,9 +108,10 @@ def _versions(change: ReleaseChange) -> str:
     return f"  {plain(change.from_version)} -> {plain(change.to_version)}"
 
 
-def _difference(difference: Difference, width: int | None, prefix: str = "") -> Iterator[str]:
+def difference_lines(difference: Difference, width: int | None, prefix: str = "") -> Iterator[str]:
+    """One line, or three where both sides do not fit into one."""
     wire = difference.wire()
-    before, after = (shown(wire[side]) if side in wire else None for side in ("before", "after"))
+    before, after = (_side(wire[side], width) if side in wire else None for side in ("before", "after"))
     where = f"  {plain(prefix + difference.path)}: "
     if before is None:
         yield f"{where}{after}  (new)"
@@ -120,6 +123,12 @@ def _difference(difference: Difference, width: int | None, prefix: str = "") -> 
         yield f"    + {after}"
     else:
         yield f"{where}{before} -> {after}"
+
+
+def _side(value: Any, width: int | None) -> str:
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return _digest(value, width)
+    return shown(value)
 
 
 def _rollout(rollout: Mapping[str, Any]) -> Iterator[str]:
@@ -167,8 +176,8 @@ def _report(report: Mapping[str, Any] | None) -> Iterator[str]:
         yield "approval    not needed"
 
 
-def _digest(digest: str, width: int | None) -> str:
-    return digest if width is None else digest.removeprefix("sha256:")[:_SHORT]
+def _digest(digest: str, width: int | None, most: int = _SHORT) -> str:
+    return digest if width is None else digest.removeprefix("sha256:")[:most]
 
 
 def _wrapped(head: str, names: Iterable[str], width: int | None) -> Iterator[str]:

@@ -24,13 +24,15 @@ def cut(text: str, width: int | None) -> str:
     return text if width is None or len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], width: int | None) -> list[str]:
-    """Aligned columns. Where they are wider than ``width`` the widest are cut until they fit."""
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], width: int | None, key: int = 0) -> list[str]:
+    """Aligned columns. Where they are wider than ``width`` the widest are cut, column ``key`` last."""
     lines = [list(heads), *[[plain(cell) for cell in row] for row in rows]]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
-    if width is not None:
-        while sum(widths) + len(_GAP) * (len(widths) - 1) > width and max(widths) > _LEAST:
-            widths[widths.index(max(widths))] -= 1
+    spare = width - len(_GAP) * (len(widths) - 1) if width is not None else sum(widths)
+    columns = [at for at in range(len(widths)) if at != key]
+    while sum(widths) > spare and max(widths) > _LEAST:
+        widest = max(columns, key=lambda at: widths[at])
+        widths[widest if widths[widest] > _LEAST else key] -= 1
     return [
         _GAP.join(cut(cell, most).ljust(most) for cell, most in zip(line, widths, strict=True)).rstrip()
         for line in lines
