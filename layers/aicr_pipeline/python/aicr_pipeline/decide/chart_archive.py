@@ -250,6 +250,7 @@ class _Header(NamedTuple):
 def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
     stream = _Bounded(archive, source)
     extended: dict[str, str] = {}
+    waiting = False
     while True:
         block = stream.some(BLOCKSIZE)
         if not block:
@@ -259,11 +260,16 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
             break
         info = _header(block, source)
         if info.type in (XHDTYPE, XGLTYPE, GNUTYPE_LONGNAME):
-            extended |= _extended_header(info, stream)
+            more = _extended_header(info, stream)
+            if more.keys() & extended.keys():
+                # Go takes the last name, others the first.
+                raise _invalid(source, f"gives an entry two names or sizes, at the header {info.name!r}")
+            extended |= more
+            waiting = True
             continue
         name = extended.get("path", info.name)
         size = _size(extended.get("size"), info.size, name, source)
-        extended = {}
+        extended, waiting = {}, False
         if info.type == DIRTYPE:
             if size:
                 raise _invalid(source, f"has the folder {name!r} with content")
@@ -277,6 +283,8 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
             yield entry
         else:
             raise _invalid(source, f"holds {name!r}, which is {_KINDS.get(info.type, 'not a plain file')}")
+    if waiting:
+        raise _invalid(source, "ends with an extended header that no entry follows")
     while stream.some(_CHUNK):  # to the end: only there does gzip check its sum
         pass
 
@@ -310,8 +318,11 @@ def _extended_header(info: _Header, stream: _Bounded) -> dict[str, str]:
             stream.source, f"the extended header {info.name!r} is above {MAX_EXTENDED_HEADER:,} bytes"
         )
     data = stream.exactly(info.size)
-    stream.exactly(-info.size % BLOCKSIZE)
+    filling = stream.exactly(-info.size % BLOCKSIZE)
     if info.type == GNUTYPE_LONGNAME:
+        if filling.strip(NUL):
+            # Some read on to the end of the block, where the name would have another end.
+            raise _invalid(stream.source, f"has a broken extended header {info.name!r}")
         return {"path": data.rstrip(NUL).decode("utf-8", "surrogateescape")}
     found = {}
     while data.strip(NUL):

@@ -209,7 +209,8 @@ def _limited(chunks: Iterable[bytes], source: str) -> Iterator[bytes]:
         size += len(chunk)
         if size > MAX_INDEX:
             raise _too_large(source, MAX_INDEX)
-        yield chunk
+        if chunk:  # an empty piece is not the end
+            yield chunk
 
 
 def _chain(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
