@@ -38,16 +38,16 @@ def tell(document: Mapping[str, Any], comparison: Comparison | None, width: int 
     width:
         Of the terminal; None for a pipe, where nothing is cut or shortened.
     """
-    lines = [*_rollout(document["rollout"])] if document["rollout"] else []
+    lines = [*_rollout(document["rollout"], width)] if document["rollout"] else []
     lines += [*_head(document["plan"], width), "", *_releases(document["plan"]["releases"], width)]
     if comparison is not None:
         lines += ["", *_comparison(comparison, width)]
-    return [cut(line, width) for line in lines]
+    return lines
 
 
 def _head(plan: Mapping[str, Any], width: int | None) -> Iterator[str]:
     criteria = plan["criteria"]
-    active = {True: "  (the active plan)", None: ""}[plan.get("active") or None]
+    active = "  (the active plan)" if plan.get("active") else ""
     yield f"plan        {plan['digest']}{active}"
     if plan.get("active") and not plan.get("whole", True):
         yield "            a later rollout ended half-way: the cluster may be between two plans"
@@ -74,7 +74,7 @@ def _releases(releases: Iterable[Mapping[str, Any]], width: int | None) -> list[
         )
         for release in releases
     ]
-    return table(heads, rows, width)
+    return table(heads, rows, width, key=1)
 
 
 def _comparison(comparison: Comparison, width: int | None) -> Iterator[str]:
@@ -114,13 +114,13 @@ def difference_lines(difference: Difference, width: int | None, prefix: str = ""
     before, after = (_side(wire[side], width) if side in wire else None for side in ("before", "after"))
     where = f"  {plain(prefix + difference.path)}: "
     if before is None:
-        yield f"{where}{after}  (new)"
+        yield cut(f"{where}{after}", width and width - 6) + "  (new)"
     elif after is None:
-        yield f"{where}{before}  (gone)"
+        yield cut(f"{where}{before}", width and width - 7) + "  (gone)"
     elif width is not None and len(where) + len(before) + len(after) + 4 > width:
         yield where.rstrip()
-        yield f"    - {before}"
-        yield f"    + {after}"
+        yield cut(f"    - {before}", width)
+        yield cut(f"    + {after}", width)
     else:
         yield f"{where}{before} -> {after}"
 
@@ -131,60 +131,70 @@ def _side(value: Any, width: int | None) -> str:
     return shown(value)
 
 
-def _rollout(rollout: Mapping[str, Any]) -> Iterator[str]:
-    yield f"rollout     {rollout['name']} of cluster {plain(rollout['cluster'])}"
-    yield f"created     {rollout['createdAt']}, deadline {rollout['deadline']}"
-    yield from _outcome(rollout["outcome"])
-    yield from _report(rollout["report"])
-    request, decision = rollout["request"], rollout["decision"]
-    if request:
-        yield (
-            f"asked       {plain(', '.join(request['asked']))} at {request['askedAt']}, "
-            f"{request['minApprovals']} needed, request {request['digest']}"
-        )
-    if decision:
-        yield (
-            f"decision    {decision['decision']} by {plain(', '.join(decision['by']))} "
-            f"({decision['identity']}) at {decision['at']}, until {decision['expiresAt']}"
-        )
-        yield f"reason      {plain(redact(decision['reason']))}"
-    if rollout["evidence"]:
-        yield f"evidence    {rollout['evidence']['key']}"
-        yield f"            signed by {plain(str(rollout['evidence'].get('fingerprint')))}"
+def _rollout(rollout: Mapping[str, Any], width: int | None) -> Iterator[str]:
+    fields = [
+        ("rollout", f"{rollout['name']} of cluster {rollout['cluster']}"),
+        ("created", f"{rollout['createdAt']}, deadline {rollout['deadline']}"),
+        *_outcome(rollout["outcome"]),
+        ("approval", _needed(rollout["report"])),
+        *_approval(rollout["request"], rollout["decision"], width),
+    ]
     for stall in rollout["stalls"]:
-        error = plain(redact(str(stall.get("error") or "no error name")))
-        yield f"stalled     {plain(str(stall.get('status')))} at {plain(str(stall.get('at')))}: {error}"
+        error = redact(str(stall.get("error") or "no error name"))
+        fields.append(("stalled", f"{stall.get('status')} at {stall.get('at')}: {error}"))
+    for name, text in fields:
+        yield from _wrapped(f"{name:<12}", plain(text).split(" "), width, " ")
+    if rollout["evidence"]:
+        yield f"evidence    signed by key {plain(str(rollout['evidence'].get('fingerprint')))}"
+        yield f"  {rollout['evidence']['key']}"
     yield ""
 
 
-def _outcome(outcome: Mapping[str, Any] | None) -> Iterator[str]:
+def _outcome(outcome: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     if outcome is None:
-        yield "outcome     none yet"
+        yield "outcome", "none yet"
         return
-    yield f"outcome     {outcome['outcome']} ({outcome['reason']}) at {plain(outcome['finishedAt'])}"
-    yield f"            {plain(redact(outcome['message']))}"
+    yield "outcome", f"{outcome['outcome']} ({outcome['reason']}) at {outcome['finishedAt']}"
+    yield "", redact(outcome["message"])
     if outcome["notInstalled"]:
-        yield f"            not installed: {plain(', '.join(outcome['notInstalled']))}"
+        yield "", f"not installed: {', '.join(outcome['notInstalled'])}"
 
 
-def _report(report: Mapping[str, Any] | None) -> Iterator[str]:
+def _needed(report: Mapping[str, Any] | None) -> str:
     if report is None:
-        yield "report      none yet"
-    elif report["approvalNeeded"]:
-        yield f"approval    needed: {plain('; '.join(report['approvalBecause']))}"
-    else:
-        yield "approval    not needed"
+        return "not assessed yet"
+    return f"needed: {'; '.join(report['approvalBecause'])}" if report["approvalNeeded"] else "not needed"
+
+
+def _approval(
+    request: Mapping[str, Any] | None, decision: Mapping[str, Any] | None, width: int | None
+) -> Iterator[tuple[str, str]]:
+    if request:
+        yield (
+            "asked",
+            f"{', '.join(request['asked'])} at {request['askedAt']}; {request['minApprovals']} must approve "
+            f"request {_digest(request['digest'], width)}",
+        )
+    if decision:
+        yield (
+            "decision",
+            f"{decision['decision']} by {', '.join(decision['by'])} ({decision['identity']}) "
+            f"at {decision['at']}, until {decision['expiresAt']}",
+        )
+        yield "because", redact(decision["reason"])
 
 
 def _digest(digest: str, width: int | None, most: int = _SHORT) -> str:
     return digest if width is None else digest.removeprefix("sha256:")[:most]
 
 
-def _wrapped(head: str, names: Iterable[str], width: int | None) -> Iterator[str]:
-    line = head
-    for name in names:
-        if width is not None and len(line) + len(name) + 2 > width and line.strip() != head.strip():
-            yield line.rstrip(" ")
-            line = " " * len(head)
-        line += f"{name}, "
-    yield line.rstrip(", ")
+def _wrapped(head: str, words: Iterable[str], width: int | None, between: str = ", ") -> Iterator[str]:
+    """Words behind a head, on as many lines as they take; no word is cut."""
+    line, empty = head, True
+    for word in words:
+        if width is not None and not empty and len(line) + len(between) + len(word) + 1 > width:
+            yield f"{line}{between}".rstrip()
+            line, empty = " " * len(head), True
+        line += word if empty else f"{between}{word}"
+        empty = False
+    yield line
