@@ -114,9 +114,9 @@ def difference_lines(difference: Difference, width: int | None, prefix: str = ""
     before, after = (_side(wire[side], width) if side in wire else None for side in ("before", "after"))
     where = f"  {plain(prefix + difference.path)}: "
     if before is None:
-        yield cut(f"{where}{after}", width and width - 6) + "  (new)"
+        yield cut(f"{where}{after}", width and width - 7) + "  (new)"
     elif after is None:
-        yield cut(f"{where}{before}", width and width - 7) + "  (gone)"
+        yield cut(f"{where}{before}", width and width - 8) + "  (gone)"
     elif width is not None and len(where) + len(before) + len(after) + 4 > width:
         yield where.rstrip()
         yield cut(f"    - {before}", width)
