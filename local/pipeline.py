@@ -18,6 +18,7 @@ from infra.synth import synthesize
 from local.aicr import bundle as sample
 from local.aicr import profile
 from local.argocd import ArgoCdSettings, ArgoCdStandin, Scenario
+from local.argocd.installed import controller
 from local.aws import LocalAws
 from local.helm import helm_binary
 from local.identity import EcrTokens, Identities
@@ -105,6 +106,7 @@ class LocalPipeline:
         add_nodes(self.kube.store)
         engine = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.config.engine.namespace}}
         self.kube.store.apply(engine)
+        self.kube.store.apply(controller(self.config.engine.namespace), self.config.engine.namespace)
         for manifest in manifests(self.config):
             self.kube.store.apply(manifest, (manifest["metadata"] or {}).get("namespace"))
 

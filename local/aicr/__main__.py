@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     for kind in ("system", "accelerated"):
         bundle.add_argument(f"--{kind}-node-selector", action="append", default=[])
         bundle.add_argument(f"--{kind}-node-toleration", action="append", default=[])
+    bundle.add_argument("--set", action="append", default=[])
     bundle.add_argument("--set-json", action="append", default=[])
 
     validate = commands.add_parser("validate", allow_abbrev=False)
@@ -107,6 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
                 plain_http=arguments.plain_http,
                 placement=placement,
                 overrides=tuple(arguments.set_json),
+                scalars=tuple(arguments.set),
                 kubeconfig=arguments.kubeconfig,
             )
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from typing import Any
 import yaml
 
 from local.aicr import AICR_VERSION, profile, scripts, wrappers
+from local.aicr import overrides as overriding
 from local.aicr.artifact import Files, Reference, mode_of, pack, push, read_folder
 from local.aicr.documents import read_document, to_yaml
 from local.aicr.errors import AicrError, Code, log
+from local.aicr.overrides import Overrides, apply
 from local.aicr.recipe import sample_folder
 from local.aicr.wrappers import Placement
 
@@ -44,6 +47,7 @@ class Settings:
     plain_http: bool
     placement: Placement
     overrides: tuple[str, ...]
+    scalars: tuple[str, ...] = ()
     kubeconfig: str | None = None
 
 
@@ -58,7 +62,7 @@ def run(settings: Settings) -> None:
     """
     recipe, text = read_document(settings.recipe, settings.kubeconfig)
     names = [item["name"] for item in recipe.get("componentRefs") or []]
-    overrides = [parse_override(item, names) for item in settings.overrides]
+    overrides = overriding.read(settings.scalars, settings.overrides, names)
     folder = sample_folder()
     if folder is not None:
         files = with_overrides(read_folder(folder), overrides)
@@ -81,25 +85,6 @@ def write(files: Files, folder: Path) -> None:
         path.chmod(mode)
 
 
-def parse_override(text: str, components: list[str]) -> tuple[str, list[str], Any]:
-    """``component:path.to.field=<json>`` as component, path and value.
-
-    Components may be written without their hyphens. Raises AicrError INVALID_REQUEST.
-    """
-    found = re.fullmatch(r"(?P<component>[^:=]+):(?P<path>[^=]+)=(?P<value>.*)", text, re.DOTALL)
-    if not found:
-        raise AicrError(Code.INVALID_REQUEST, f"invalid --set-json {text!r}: want component:path=json")
-    plain = {name.replace("-", ""): name for name in components}
-    name = found["component"] if found["component"] in components else plain.get(found["component"])
-    if name is None:
-        raise AicrError(Code.INVALID_REQUEST, f"unknown component {found['component']!r} in --set-json")
-    try:
-        value = json.loads(found["value"])
-    except ValueError as error:
-        raise AicrError(Code.INVALID_REQUEST, f"--set-json {text!r} holds no JSON: {error}") from error
-    return name, found["path"].split("."), value
-
-
 def releases(recipe: dict[str, Any], readiness_hooks: bool) -> list[Release]:
     """The releases of a recipe in deployment order, gates and post releases behind their component."""
     known = {component.name: component for component in profile.COMPONENTS}
@@ -119,17 +104,18 @@ def render(
     recipe: dict[str, Any],
     recipe_text: str,
     settings: Settings,
-    overrides: list[tuple[str, list[str], Any]],
+    overrides: Overrides,
 ) -> Files:
     """The files of the built-in sample's bundle; deterministic."""
+    if overrides.removed:
+        recipe = without(recipe, overrides.removed)
+        recipe_text = to_yaml(recipe)
     found = releases(recipe, settings.readiness_hooks)
     folders = {release.name: f"{number:03d}-{release.name}" for number, release in enumerate(found, 1)}
     texts: dict[str, str] = {"recipe.yaml": recipe_text}
     for release in found:
-        values = placed_values(release.component, settings.placement)
-        for name, path, value in overrides:
-            if name == release.component.name:
-                _set(values, path, value)
+        component = release.component
+        values = placed_values(component, settings.placement, overrides.values.get(component.name, {}))
         for file, text in _release_files(release, values, settings.placement).items():
             texts[f"{folders[release.name]}/{file}"] = text
     texts["bundle-info.yaml"] = to_yaml(bundle_info(recipe, recipe_text, found, folders, settings))
@@ -216,9 +202,12 @@ def upstream_env(component: profile.Component) -> str:
     return f"CHART='{chart}'\nREPO='{repository}'\nVERSION='{component.version}'\n"
 
 
-def placed_values(component: profile.Component, placement: Placement) -> dict[str, Any]:
-    """A component's values with the placement at the paths that take one."""
+def placed_values(
+    component: profile.Component, placement: Placement, overrides: dict[str, Any]
+) -> dict[str, Any]:
+    """A component's values with overrides, then the placement at the paths that take one."""
     values: dict[str, Any] = json.loads(json.dumps(component.values))
+    apply(values, overrides)
     for paths, selector, tolerations in (
         (component.system, placement.system_selector, placement.system_tolerations),
         (component.accelerated, placement.accelerated_selector, placement.accelerated_tolerations),
@@ -250,23 +239,38 @@ def checksums(files: Files) -> str:
     )
 
 
-def with_overrides(files: Files, overrides: list[tuple[str, list[str], Any]]) -> Files:
-    """A rendered folder with overrides applied: only the changed files' checksum lines are rewritten."""
-    changed = dict(files)
-    lines = changed["checksums.txt"][0].decode()
-    for component, path, value in overrides:
-        for name in changed:
-            if not re.fullmatch(
-                rf"\d{{3}}-{re.escape(component)}(-pre|-post|-readiness)?/values\.yaml", name
-            ):
-                continue
-            content, mode = changed[name]
-            values = yaml.safe_load(content) or {}
-            _set(values, path, value)
-            changed[name] = ((_GENERATED + to_yaml(values)).encode(), mode)
-            lines = lines.replace(
-                hashlib.sha256(content).hexdigest() + f"  {name}\n",
-                hashlib.sha256(changed[name][0]).hexdigest() + f"  {name}\n",
-            )
-    changed["checksums.txt"] = (lines.encode(), changed["checksums.txt"][1])
-    return changed
+def with_overrides(files: Files, overrides: Overrides) -> Files:
+    """A rendered folder with overrides applied, and without what they take out; without any, as it is."""
+    if not overrides.some:
+        return files
+    kept = {name: entry for name, entry in files.items() if not _belongs(name, overrides.removed)}
+    folders = sorted({name.split("/")[0] for name in kept if "/" in name})
+    renumbered = {folder: f"{number:03d}{folder[3:]}" for number, folder in enumerate(folders, 1)}
+    changed: Files = {}
+    for name, (content, mode) in kept.items():
+        folder, slash, rest = name.partition("/")
+        renamed = f"{renumbered[folder]}/{rest}" if slash else name
+        for component, paths in overrides.values.items():
+            if rest == "values.yaml" and _belongs(name, {component}):
+                values = yaml.safe_load(content) or {}
+                apply(values, paths)
+                content = (_GENERATED + to_yaml(values)).encode()
+        if name == "recipe.yaml" and overrides.removed:
+            content = to_yaml(without(yaml.safe_load(content), overrides.removed)).encode()
+        changed[renamed] = content, mode
+    changed["checksums.txt"] = (checksums(changed).encode(), mode_of("checksums.txt"))
+    return dict(sorted(changed.items()))
+
+
+def without(recipe: dict[str, Any], removed: Collection[str]) -> dict[str, Any]:
+    """The recipe as the command writes it into a bundle: without the components that were taken out."""
+    return recipe | {
+        "componentRefs": [ref for ref in recipe.get("componentRefs") or [] if ref["name"] not in removed],
+        "deploymentOrder": [name for name in recipe.get("deploymentOrder") or [] if name not in removed],
+    }
+
+
+def _belongs(name: str, components: Collection[str]) -> bool:
+    """Whether a file is in the folder of one of the components' releases."""
+    found = re.match(r"\d{3}-(.+?)(-pre|-post|-readiness)?/", name)
+    return bool(found and (found[1] in components or f"{found[1]}{found[2] or ''}" in components))

@@ -71,6 +71,7 @@ from local.kube.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    STATEFUL_SETS,
     Ref,
 )
 from local.kube.server import KubeServer
@@ -98,6 +99,7 @@ __all__ = [
     "SECRETS",
     "SERVICES",
     "SERVICE_ACCOUNTS",
+    "STATEFUL_SETS",
     "Action",
     "ApiError",
     "DeleteOptions",

@@ -17,6 +17,7 @@ from local.kube.objects import Object
 
 _MODELS = {
     "ConfigMap": "V1ConfigMap",
+    "Deployment": "V1Deployment",
     "Event": "CoreV1Event",
     "Job": "V1Job",
     "Lease": "V1Lease",
@@ -30,6 +31,7 @@ _MODELS = {
     "Secret": "V1Secret",
     "Service": "V1Service",
     "ServiceAccount": "V1ServiceAccount",
+    "StatefulSet": "V1StatefulSet",
     "ValidatingAdmissionPolicy": "V1ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding": "V1ValidatingAdmissionPolicyBinding",
 }

@@ -62,6 +62,8 @@ NODES = _core("nodes")
 EVENTS = _core("events")
 SERVICES = _core("services")
 JOBS = Ref("batch", "v1", "jobs")
+STATEFUL_SETS = Ref("apps", "v1", "statefulsets")
+DEPLOYMENTS = Ref("apps", "v1", "deployments")
 LEASES = Ref("coordination.k8s.io", "v1", "leases")
 RBAC = "rbac.authorization.k8s.io"
 ROLES = Ref(RBAC, "v1", "roles")
@@ -144,6 +146,24 @@ BUILTIN: tuple[Resource, ...] = (
         generation=True,
         categories=("all",),
         selectable=("status.successful",),
+    ),
+    Resource(
+        STATEFUL_SETS,
+        "StatefulSet",
+        "statefulset",
+        status=True,
+        generation=True,
+        short_names=("sts",),
+        categories=("all",),
+    ),
+    Resource(
+        DEPLOYMENTS,
+        "Deployment",
+        "deployment",
+        status=True,
+        generation=True,
+        short_names=("deploy",),
+        categories=("all",),
     ),
     Resource(LEASES, "Lease", "lease"),
     Resource(ROLES, "Role", "role"),

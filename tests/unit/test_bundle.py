@@ -286,32 +286,3 @@ def test_recipe_names(metadata: Any, name: str) -> None:
     assert (
         read(**{"recipe.yaml": yaml.safe_dump({**RECIPE, "metadata": metadata}).encode()}).recipe_name == name
     )
-
-
-# Versions of documents
-
-
-@pytest.mark.parametrize(
-    "version",
-    ["aicr.run/v1alpha2", "aicr.run/v1alpha9", "aicr.run/v1beta1", "aicr.run/v1beta12", "aicr.run/v1"],
-)
-def test_api_versions_that_are_read(version: str) -> None:
-    made = {name: yaml.safe_dump({**doc, "apiVersion": version}).encode() for name, doc in
-            (("recipe.yaml", RECIPE), ("bundle-info.yaml", INFO))}  # fmt: skip
-    assert len(read(**made).releases) == 2
-
-
-@pytest.mark.parametrize("document", ["recipe.yaml", "bundle-info.yaml"])
-@pytest.mark.parametrize(
-    "version",
-    ["aicr.run/v1alpha1", "aicr.run/v2", "aicr.run/v1alpha10", "aicr.run/v1gamma1", "other/v1", "", None, 1],
-)
-def test_api_versions_that_are_not(document: str, version: Any) -> None:
-    data = {**(RECIPE if document == "recipe.yaml" else INFO), "apiVersion": version}
-    with refused(Reason.AICRArtifactUnsupported, document):
-        read(**{document: yaml.safe_dump(data).encode()})
-
-
-def test_another_kind_of_recipe() -> None:
-    with refused(Reason.AICRArtifactUnsupported, "'Recipe'"):
-        read(**{"recipe.yaml": yaml.safe_dump({**RECIPE, "kind": "Recipe"}).encode()})

@@ -8,6 +8,7 @@ from aicr_pipeline.adapters.ledger import Inbox
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime
 from aicr_pipeline.decide import versions
+from aicr_pipeline.decide.aicr_command import bundle_arguments, wish_of
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
@@ -28,7 +29,8 @@ def check_prerequisites(
     Returns
     -------
     dict
-        ``kubernetes`` and ``aicr``: the versions found and pinned.
+        ``kubernetes``, ``argocd`` and ``aicr``: the versions found and pinned. Argo CD's may be
+        ``unknown``, with why.
 
     Raises
     ------
@@ -44,11 +46,13 @@ def check_prerequisites(
             "spec.validation.deployment is Required, but validation.enabled is false in the configuration. "
             "Enable it, or set spec.validation.deployment: Disabled.",
         )
+    # What AICR's flags cannot say is refused here rather than after the snapshot.
+    bundle_arguments(wish_of(runtime), "recipe.yaml", "bundle")
     kubernetes = _kubernetes_version(cluster)
-    _engine(config, argocd)
+    engine = _engine(config, argocd)
     _namespaces(config, cluster)
     credentials.get()
-    return {"kubernetes": kubernetes, "aicr": aicr.version}
+    return {"kubernetes": kubernetes, "argocd": engine, "aicr": aicr.version}
 
 
 def _kubernetes_version(cluster: Cluster) -> str:
@@ -63,7 +67,7 @@ def _kubernetes_version(cluster: Cluster) -> str:
     return found
 
 
-def _engine(config: ClusterConfig, argocd: ArgoCd) -> None:
+def _engine(config: ClusterConfig, argocd: ArgoCd) -> str:
     if not argocd.is_installed():
         raise PipelineError(
             Reason.EngineMissing,
@@ -76,6 +80,20 @@ def _engine(config: ClusterConfig, argocd: ArgoCd) -> None:
             f"AppProject {config.engine.project} is missing in {config.engine.namespace}. "
             "Apply the cluster manifests.",
         )
+    return _engine_version(config, argocd)
+
+
+def _engine_version(config: ClusterConfig, argocd: ArgoCd) -> str:
+    """The controller's version, checked; where nothing says it, that is said and nothing refused."""
+    if config.engine.kind == "eks-capability":
+        return "unknown: AWS runs it"
+    controllers = list(argocd.controllers())
+    if not controllers:
+        return f"unknown: no application controller in {config.engine.namespace} has its usual label"
+    found = [version for controller in controllers if (version := versions.argocd_version(controller))]
+    for version in found:
+        versions.check_argocd(version)
+    return found[0] if found else "unknown: neither the controller's image nor its label says it"
 
 
 def _namespaces(config: ClusterConfig, cluster: Cluster) -> None:

@@ -10,7 +10,10 @@ from aicr_pipeline.adapters.resolves import Resolves
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime_text
 from aicr_pipeline.decide.bundle import RECIPE, content_list
 from aicr_pipeline.decide.bundle import read_bundle as decide_bundle
+from aicr_pipeline.decide.constraints import check_constraints
+from aicr_pipeline.decide.overrides import check_rendered
 from aicr_pipeline.decide.plan import check_namespaces
+from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.decide.versions import check_recorded
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
@@ -27,12 +30,15 @@ def read_bundle(
     Returns
     -------
     dict
-        ``digest`` of the artifact, and ``releases``: ``[{"release": name}]`` in order, the Map's items.
+        ``digest`` of the artifact; ``releases``: ``[{"release": name}]`` in order, the Map's items; and
+        ``unchecked``: the recipe's constraints that the snapshot has no measurement for.
 
     Raises
     ------
     PipelineError
-        ``BundleInvalid``, ``AICRVersionMismatch``, ``NamespaceNotAllowed``, ``ChartSourceUnsupported``.
+        ``BundleInvalid``, ``AICRArtifactUnsupported``, ``AICRVersionMismatch``, ``ChartSourceUnsupported``,
+        ``ContentTooLarge``; ``OverridePathUnknown`` or ``InvalidOverride``, ``KubernetesUnsupported`` or
+        ``CriteriaConflict``, ``NamespaceNotAllowed``.
     """
     run, tag = str(step.input["run"]), str(step.input["rendering"]["tag"])
     wish = read_runtime_text(inbox, str(step.input["runtimeVersion"]))
@@ -45,9 +51,14 @@ def read_bundle(
         )
     files = pull_files(repository, digest, "The rendered bundle")
     bundle = decide_bundle(files)
-    check_recorded("bundle's recipe", bundle.aicr_version, pinned(runtime, config.aicr).version)
-    check_namespaces(bundle, {component.name for component in config.namespaces.components})
+    for what, version in bundle.recorded_versions():
+        check_recorded(what, version, pinned(runtime, config.aicr).version)
+    check_rendered(bundle, runtime.spec.overrides)
     resolves = Resolves(ledger, run)
+    snapshot = read_snapshot(resolves.snapshot() or b"")
+    unchecked = check_constraints(bundle.recipe, snapshot.measurements, snapshot.kubernetes_version)
+    check_namespaces(bundle, {component.name for component in config.namespaces.components})
     resolves.put_runtime(wish)
     resolves.put_bundle(bundle, digest, files[RECIPE], content_list(files))
-    return {"digest": digest, "releases": [{"release": release.name} for release in bundle.releases]}
+    releases = [{"release": release.name} for release in bundle.releases]
+    return {"digest": digest, "releases": releases, "unchecked": list(unchecked)}

@@ -8,6 +8,9 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import Engine
 from aicr_pipeline.model.reasons import Reason
 
+#: On the controller in Argo CD's manifests and, unless somebody renames it, in its Helm chart.
+_CONTROLLER = "app.kubernetes.io/name=argocd-application-controller"
+
 
 class ArgoCd:
     """Applications, the AppProject and the repository credentials of one Argo CD."""
@@ -47,6 +50,13 @@ class ArgoCd:
         """Whether the cluster knows Applications."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io"
         return self._cluster.get(path) is not None
+
+    def controllers(self) -> Iterator[Json]:
+        """The application controller: a StatefulSet, or a Deployment where it shards dynamically."""
+        for plural in ("statefulsets", "deployments"):
+            yield from self._cluster.list(
+                f"/apis/apps/v1/namespaces/{self._engine.namespace}/{plural}", labelSelector=_CONTROLLER
+            )
 
     def write_repo_creds(self, name: str, patch: Mapping[str, Any]) -> Json:
         """Merge into a credentials Secret, which the cluster manifests created empty; returns all of it.

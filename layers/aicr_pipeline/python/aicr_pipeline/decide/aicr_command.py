@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aicr_pipeline.decide.overrides import ENABLED, check_sayable
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import PlannedCriteria
 from aicr_pipeline.model.reasons import Reason
@@ -52,7 +53,8 @@ def bundle_arguments(wish: Wish, recipe: str, output: str) -> list[str]:
     Raises
     ------
     PipelineError
-        ``InvalidPlacement`` for a toleration that AICR's flags cannot express.
+        ``InvalidPlacement`` for a toleration, ``InvalidOverride`` for an override that AICR's flags cannot
+        express.
     """
     return [
         *("bundle", "-r", recipe, "-d", "helm", "--readiness-hooks"),
@@ -89,7 +91,10 @@ def _toleration(group: str, toleration: Toleration) -> str:
 
 
 def _overrides(overrides: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    check_sayable(overrides)
     for component, paths in sorted(overrides.items()):
         for path, value in sorted(paths.items()):
             text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-            yield from ("--set-json", f"{component}:{path}={text}")
+            # The toggle is no value: AICR refuses it among the typed ones.
+            flag = "--set" if path == ENABLED else "--set-json"
+            yield from (flag, f"{component}:{path}={text}")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aicr_pipeline.decide.artifacts import check_artifact
 from aicr_pipeline.decide.canonical import canonical, sha256
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model import yaml
@@ -27,7 +28,6 @@ MOST_VALUES_BYTES = 256 << 10
 
 _FOLDER = re.compile(rf"^(\d{{3}})-({_NAME.pattern})$")
 _CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
-_API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
 #: Which files of a release folder the content digest covers; the rest changes with umask or node count.
 _CONTENT = re.compile(
     r"^\d{3}-[^/]+/(values\.yaml|cluster-values\.yaml|upstream\.env|Chart\.yaml|(templates|charts)/.+)$"
@@ -68,6 +68,17 @@ class Bundle:
     info: dict[str, Any] | None
     releases: tuple[BundledRelease, ...]
 
+    def recorded_versions(self) -> Iterable[tuple[str, str]]:
+        """What records a version of AICR, and which; an older bundle has but its recipe."""
+        yield "bundle's recipe", self.aicr_version
+        info = self.info or {}
+        for what, found in (
+            ("bundle", _at(info, "metadata", "version")),
+            ("recipe that the bundle names", _at(info, "build", "recipe", "version")),
+        ):
+            if found is not None:
+                yield what, str(found)
+
 
 def read_bundle(files: Mapping[str, bytes]) -> Bundle:
     """Read a bundle from its files (path under the bundle's root -> bytes).
@@ -80,7 +91,9 @@ def read_bundle(files: Mapping[str, bytes]) -> Bundle:
     """
     check_checksums(files)
     recipe = _document(files, RECIPE, "RecipeResult")
-    info = _document(files, BUNDLE_INFO, None) if BUNDLE_INFO in files else None
+    info = _document(files, BUNDLE_INFO, "BundleInfo") if BUNDLE_INFO in files else None
+    if info is not None:
+        _check_build(info, sha256(files[RECIPE]))
     metadata = recipe.get("metadata") if isinstance(recipe.get("metadata"), dict) else {}
     releases = tuple(_release(files, recipe, entry) for entry in _ordered(files, info))
     _distinct(releases)
@@ -207,6 +220,20 @@ def _ordered(files: Mapping[str, bytes], info: dict[str, Any] | None) -> Iterabl
     return entries
 
 
+def _check_build(info: Mapping[str, Any], recipe_digest: str) -> None:
+    """What the build record says of the bundle must be what was asked for, and what is there."""
+    deployer = _at(info, "build", "deployer")
+    if deployer not in (None, "helm"):
+        raise _invalid(f"{BUNDLE_INFO}: build.deployer is {deployer!r}, not helm")
+    if _at(info, "build", "settings", "vendorCharts") not in (None, False):
+        raise _invalid(
+            f"{BUNDLE_INFO}: build.settings.vendorCharts: charts that the bundle carries are not read"
+        )
+    named = _at(info, "build", "recipe", "digest")
+    if named not in (None, recipe_digest):
+        raise _invalid(f"{BUNDLE_INFO}: build.recipe.digest is {named!r}, but {RECIPE} has {recipe_digest}")
+
+
 def _from_info(info: dict[str, Any]) -> Iterable[_Entry]:
     layout = info.get("layout")
     releases = layout.get("releases") if isinstance(layout, dict) else None
@@ -281,19 +308,13 @@ def _values(own: Mapping[str, bytes], folder: str, name: str) -> dict[str, Any]:
     return values
 
 
-def _document(files: Mapping[str, bytes], name: str, kind: str | None) -> dict[str, Any]:
+def _document(files: Mapping[str, bytes], name: str, kind: str) -> dict[str, Any]:
     if name not in files:
         raise _invalid(f"{name} is missing")
     data = yaml.load(files[name], Reason.BundleInvalid, name, most_bytes=4 << 20)
     if not isinstance(data, dict):
         raise _invalid(f"{name} is not a mapping")
-    version = data.get("apiVersion")
-    if not isinstance(version, str) or not _API_VERSION.match(version) or (kind and data.get("kind") != kind):
-        raise PipelineError(
-            Reason.AICRArtifactUnsupported,
-            f"{name} is {data.get('kind')!r} of {version!r}; this version reads "
-            "aicr.run/v1alpha2 to aicr.run/v1.",
-        )
+    check_artifact(data, kind, name)
     return data
 
 
@@ -309,6 +330,14 @@ def _distinct(releases: tuple[BundledRelease, ...]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise _invalid(f"release {name} stands twice")
+
+
+def _at(mapping: Mapping[str, Any], *path: str) -> Any:
+    """What stands at the path, None where it does not lead."""
+    found: Any = mapping
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str | None:

@@ -1,16 +1,15 @@
 """What a snapshot of the cluster says, and whether it can be used."""
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from aicr_pipeline.decide.artifacts import check_artifact
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import Criteria
 
-_API_VERSION = re.compile(r"^aicr\.run/v1(alpha[2-9]|beta\d+)?$")
 #: Without these AICR did not reach the cluster's API, though it exits 0.
 _NEEDED = ("service", "k8sVersion", "nodeCount")
 
@@ -27,6 +26,8 @@ class Snapshot:
     kubernetes_version: str
     node_count: int
     gpu_driver_state: str | None
+    #: As AICR wrote them, in no order that lasts.
+    measurements: list[Any] = field(default_factory=list, repr=False)
 
 
 def read_snapshot(text: bytes) -> Snapshot:
@@ -41,12 +42,7 @@ def read_snapshot(text: bytes) -> Snapshot:
     data = yaml.load(text, Reason.AICRArtifactUnsupported, "the snapshot", most_bytes=8 << 20)
     if not isinstance(data, dict):
         raise PipelineError(Reason.AICRArtifactUnsupported, "The snapshot is not a mapping.")
-    version = data.get("apiVersion")
-    if data.get("kind") != "Snapshot" or not isinstance(version, str) or not _API_VERSION.match(version):
-        raise PipelineError(
-            Reason.AICRArtifactUnsupported,
-            f"The snapshot is {data.get('kind')!r} of {version!r}, not known here.",
-        )
+    check_artifact(data, "Snapshot", "The snapshot")
     fingerprint = data.get("fingerprint")
     missing = [name for name in _NEEDED if not _value(fingerprint, name)]
     nodes = str(_value(fingerprint, "nodeCount"))
@@ -59,7 +55,7 @@ def read_snapshot(text: bytes) -> Snapshot:
             f"The snapshot lacks {', '.join(missing)}: AICR could not read the cluster's API. "
             "Check the rights of ServiceAccount aicr-snapshot.",
         )
-    metadata = data.get("metadata")
+    metadata, measurements = data.get("metadata"), data.get("measurements")
     return Snapshot(
         digest=sha256(text),
         aicr_version=str(metadata.get("version", "")) if isinstance(metadata, dict) else "",
@@ -68,7 +64,8 @@ def read_snapshot(text: bytes) -> Snapshot:
         os=_text(fingerprint, "os"),
         kubernetes_version=str(_value(fingerprint, "k8sVersion")),
         node_count=int(nodes),
-        gpu_driver_state=_driver(data.get("measurements")),
+        gpu_driver_state=_driver(measurements),
+        measurements=measurements if isinstance(measurements, list) else [],
     )
 
 

@@ -1,7 +1,8 @@
 """Versions: what AICR, Kubernetes and charts write, compared without their leading ``v``."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
@@ -13,6 +14,8 @@ _VERSION = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?$")
 
 #: The floor of the support policy: DRA ``resource.k8s.io/v1`` is GA from 1.34.
 KUBERNETES_FLOOR = (1, 34)
+#: Native OCI sources, which alone can be pinned by digest, came with 3.1 (Argo CD, "OCI").
+ARGOCD_FLOOR = (3, 1)
 
 
 def same(one: str, other: str) -> bool:
@@ -24,6 +27,41 @@ def numbers(version: str) -> tuple[int, int, int] | None:
     """``v1.34.2-eks-1`` as (1, 34, 2); None when it is no version."""
     match = _VERSION.match(version)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
+
+
+def argocd_version(controller: Mapping[str, Any]) -> str | None:
+    """The version of an application controller's StatefulSet or Deployment, None when it does not say.
+
+    The tag of its image, as what really runs; else the label that Argo CD's Helm chart writes. An image by
+    digest has neither, and a fork's tag may be anything.
+    """
+    template = ((controller.get("spec") or {}).get("template") or {}).get("spec") or {}
+    tags = [_tag(str(container.get("image", ""))) for container in template.get("containers") or []]
+    labels = (controller.get("metadata") or {}).get("labels") or {}
+    candidates = [*tags, str(labels.get("app.kubernetes.io/version", ""))]
+    return next((candidate for candidate in candidates if numbers(candidate)), None)
+
+
+def check_argocd(version: str) -> None:
+    """Argo CD must know what the Applications use.
+
+    Raises
+    ------
+    PipelineError
+        ``EngineMissing``: there is an engine, but not the one that is needed.
+    """
+    found = numbers(version)
+    if found is not None and found[:2] < ARGOCD_FLOOR:
+        floor = ".".join(map(str, ARGOCD_FLOOR))
+        raise PipelineError(
+            Reason.EngineMissing,
+            f"The cluster runs Argo CD {version}; {floor} or later is needed, which reads charts from OCI "
+            "registries by digest. Upgrade Argo CD.",
+        )
+
+
+def _tag(image: str) -> str:
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def check_aicr_supported(version: str, aicr: "Aicr") -> None:
