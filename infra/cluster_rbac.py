@@ -46,9 +46,15 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         rule("", "pods/log", "get"),
         rule("", "configmaps", "get"),
     ]
+    # Which version runs: of the controller's kind, since RBAC cannot name what has a label.
+    controllers = (
+        [rule("apps", kind, "list") for kind in ("statefulsets", "deployments")]
+        if config.engine.kind == "self-managed"
+        else []
+    )
     return {
         "check_prerequisites": GroupRights(
-            {argocd: [project]},
+            {argocd: [project, *controllers]},
             [
                 argocd_installed,
                 rule("", "namespaces", "list"),
