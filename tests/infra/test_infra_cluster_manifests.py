@@ -239,6 +239,8 @@ ALLOWED = [
     ("check_prerequisites", "get", PROJECT),
     ("check_prerequisites", "list", NAMESPACE_LIST),
     ("check_prerequisites", "get", "/version"),
+    ("check_prerequisites", "list", "/apis/apps/v1/namespaces/argocd/statefulsets"),
+    ("check_prerequisites", "list", "/apis/apps/v1/namespaces/argocd/deployments"),
     ("take_snapshot", "create", SYSTEM),
     ("take_snapshot", "list", NODES),
     ("confirm_criteria", "create", SYSTEM),
@@ -268,6 +270,9 @@ ALLOWED = [
 ]
 REFUSED = [
     ("check_prerequisites", "list", APPS),
+    ("check_prerequisites", "list", "/apis/apps/v1/namespaces/aicr-system/deployments"),
+    ("check_prerequisites", "list", "/apis/apps/v1/deployments"),
+    ("check_prerequisites", "list", "/api/v1/namespaces/argocd/pods"),
     ("check_prerequisites", "get", CREDS),
     ("take_snapshot", "create", VALIDATION),
     ("take_snapshot", "get", f"{SYSTEM_SECRETS}/a"),
