@@ -16,6 +16,7 @@ from aicr_pipeline.decide.plan import make_plan
 from aicr_pipeline.decide.reproduce import command_script, compare_bundle, readme, rendering
 from aicr_pipeline.model.plan import Plan, PlannedChart, Recorded
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import ClusterRuntime
 
 from tests.unit.samples import IMAGE, config, plan, refused, runtime, sha
 from tests.unit.test_bundle import sealed
@@ -86,7 +87,7 @@ def test_another_wish_is_refused(wish: Any, named: str) -> None:
 # Comparing bundles that the real AICR rendered
 
 
-def planned(files: Mapping[str, bytes]) -> Plan:
+def planned(files: Mapping[str, bytes], wish: ClusterRuntime | None = None) -> Plan:
     """The plan of a bundle, its wrappers packed as the mirror packs them."""
     found = read_bundle(files)
     charts: dict[str, PlannedChart] = {}
@@ -109,7 +110,7 @@ def planned(files: Mapping[str, bytes]) -> Plan:
     aicr = config(
         **{"aicr.version": found.aicr_version, "aicr.developmentVersions": [found.aicr_version]}
     ).aicr
-    return make_plan(found, runtime(), aicr, charts, recorded)
+    return make_plan(found, wish or runtime(), aicr, charts, recorded)
 
 
 @pytest.fixture(scope="module")
