@@ -59,7 +59,7 @@ def call(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def finish(place: Place, outcome: str = "Succeeded") -> None:
     """A rollout from OLD to NEW, approved, bound and over."""
     report = place.put_rollout(NEW, OLD)
-    place.approve(report, **{"reason": "Bearer abcdef is fine\x1b[2J"})
+    place.approve(report, reason="Bearer abcdef is fine\x1b[2J")
     key = f"evidence/demo/{ROLLOUT}/{sha256(EVIDENCE)[7:]}.intoto.json"
     place.ledger.put_once(key, EVIDENCE)
     binding = {"key": key, "fingerprint": "f" * 64, "qualifying": False}
