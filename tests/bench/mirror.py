@@ -105,7 +105,7 @@ def mirror(rounds: int, names: Collection[str]) -> bool:
     size = sum(len(chart.archive) for chart in charts)
     print(f"\nmirror: {len(charts)} charts, {size / 1e6:.1f} MB; median of {rounds} interleaved rounds")
     # In memory where the system has a folder there: it is not the disk that is measured.
-    memory = Path("/dev/shm")  # noqa: S108 - only a place for a folder of its own
+    memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as text:
         folder = Path(text)
         folder.chmod(0o755)  # nginx's worker is somebody else
