@@ -98,7 +98,7 @@ def nginx(folder: Path) -> Iterator[Nginx]:
             (folder / name).write_text(text)
         hops = "".join(f"if ($left = {left}) {{ set $next {left - 1}; }}\n" for left in range(1, 10))
         (folder / "hops.conf").write_text(hops)
-        (folder / "htpasswd").write_text("")
+        (folder / "htpasswd").write_text("reader:{PLAIN}right-password\n")
         # Its worker would else be somebody who cannot read a test's folder.
         user = "user root; " if os.geteuid() == 0 else ""
         (folder / "asked").write_text("")

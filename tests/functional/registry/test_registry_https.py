@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from aicr_pipeline.adapters.mirror import Destination, MirrorResult, mirror_chart
+from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.decide.chart_package import digest_of
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.plan import UpstreamSource
@@ -198,3 +199,22 @@ def test_a_large_index_and_archive_arrive_in_many_pieces(web: Nginx, memory_regi
     web.put("large/index.yaml", head + b"entries:\n" + padding + entries)
     web.put("large/app.tgz", ARCHIVE)
     assert mirror(web, memory_registry, "large").content_digest == digest_of(ARCHIVE)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_repository_s_password_stays_with_its_host(
+    web: Nginx, memory_registry: Registry, elsewhere: bool
+) -> None:
+    web.put("basic/app.tgz", ARCHIVE)
+    web.put("basic/index.yaml", index(f"https://{web.other}/stable/app.tgz" if elsewhere else "app.tgz"))
+    target = Destination(
+        memory_registry.host,
+        f"aicr/https-{next(_USED)}",
+        patient(memory_registry.host).transport,
+        memory_registry.credentials,
+        publishers=lambda host: FixedCredentials("reader", "right-password"),
+    )
+    source = UpstreamSource(chart="app", repo=f"https://{web.host}/basic", version="1.2.3")
+    assert mirror_chart(source, target).pushed
+    sent = [line.split()[-1] != '"-"' for line in web.asked(3)]
+    assert sent == ([True, False, False] if elsewhere else [True, True, True])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from aicr_pipeline.adapters.mirror import Destination, mirror_chart
 from aicr_pipeline.adapters.registry import Reference, Repository
-from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.adapters.registry_auth import FixedCredentials, StaticCredentials
 from aicr_pipeline.adapters.registry_errors import DeniedError
 from aicr_pipeline.decide.chart_package import digest_of
 from aicr_pipeline.model.reasons import Reason
@@ -15,6 +15,7 @@ from local.upstream.standins import standin_chart
 from tests.functional.registry.charts import chart_name, in_registry, indexed, pushed, upstream
 from tests.functional.registry.conftest import Registry, patient
 from tests.functional.registry.test_registry_repository import MANIFEST, push
+from tests.functional.registry.test_registry_tokens import Rotated
 from tests.functional.registry.token_service import TokenService, token_registry
 
 ROBOT = FixedCredentials("robot", "right-password")
@@ -131,3 +132,35 @@ def test_a_chart_goes_over_and_a_second_run_pushes_nothing(
         with_rights.repository = lambda name, transport=None: client(host, service, name)  # type: ignore[method-assign]
         chart = first.chart_name
         assert pushed(with_rights, first)[1] == standin_chart(chart, "1.2.3")
+
+
+def test_a_password_that_was_rotated_is_read_again(host: str, service: TokenService) -> None:
+    secrets = Rotated("robot")
+    transport = patient(host, service.host).transport
+    repository = Repository(
+        transport, Reference(host, "aicr/token/rotated"), StaticCredentials(secrets, "login")
+    )
+    repository.push_blob(digest_of(b"x"), 1, b"x")
+    # refused, no token, a token, opened, stored
+    assert (repository.counters.requests, secrets.passwords) == (5, ["never-asked"])
+
+
+def test_a_publisher_with_a_token_service_stays_within_eleven_requests(
+    host: str, service: TokenService, memory_registry: Registry
+) -> None:
+    chart = chart_name()
+    source = in_registry(chart)
+    with upstream(source) as up:
+        plain = [address.partition("://")[2].partition("/")[0] for address in up.upstreams.values()]
+        theirs = Destination(
+            host, "aicr/org", patient(host, service.host, *plain).transport, ROBOT, up.upstreams
+        )
+        published = mirror_chart(source, theirs)
+    target = memory_registry.destination(
+        host, service.host, upstreams={"oci://ghcr.example/org": f"oci://{host}/aicr/org/charts"}
+    )
+    service.asked.clear()
+    first, again = (mirror_chart(source, target) for _ in range(2))
+    assert (first.pushed, first.requests, again.pushed, again.requests) == (True, 11, False, 4)
+    assert first.manifest_digest == published.manifest_digest
+    assert service.asked == [("", f"repository:aicr/org/charts/{chart}:pull")] * 2

@@ -197,3 +197,36 @@ def test_a_wrong_password_is_not_tried_again(fake: Fake) -> None:
     with pytest.raises(DeniedError):
         client(fake).get_manifest("1")
     assert len(fake.seen) == 1
+
+
+class Rotated:
+    """Secrets Manager with a password that was changed since it was read."""
+
+    def __init__(self, user: str) -> None:
+        self.user = user
+        self.passwords = ["old-word", "right-password", "never-asked"]
+
+    def get_secret_value(self, SecretId: str) -> dict[str, str]:
+        return {"SecretString": json.dumps({"username": self.user, "password": self.passwords.pop(0)})}
+
+
+def test_a_password_that_was_rotated_is_read_again(docker_host: str) -> None:
+    secrets = Rotated("AWS")
+    repository = Repository(
+        patient(docker_host).transport,
+        Reference(docker_host, "aicr/rotated"),
+        StaticCredentials(secrets, "login"),
+    )
+    repository.push_blob(digest_of(b"x"), 1, b"x")
+    assert (repository.counters.requests, secrets.passwords) == (3, ["never-asked"])
+
+
+def test_a_password_that_stays_wrong_is_read_again_once(fake: Fake) -> None:
+    fake.on(".", Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'}))
+    secrets = Rotated("AWS")
+    reference = Reference(fake.host, "a")
+    repository = Repository(patient(fake.host).transport, reference, StaticCredentials(secrets, "login"))
+    for requests in (2, 3):
+        with pytest.raises(DeniedError):
+            repository.get_manifest("1")
+        assert (len(fake.seen), secrets.passwords) == (requests, ["never-asked"])

@@ -157,7 +157,8 @@ class Authorization:
             # A service leaves out what it refuses. Asked again for the same, it leaves out the same.
             if fields.get("error") == "insufficient_scope" and self._parts(fields) == self._scope:
                 return False
-            return self._fetch_token(fields)
+            # The service may refuse a password that was changed.
+            return self._fetch_token(fields) or (self._renew() and self._fetch_token(fields))
         return False
 
     def _renew(self) -> bool:
