@@ -61,6 +61,9 @@ bootstrap: $(READY) layer ## prepare the account and region of a cluster for the
 deploy: $(READY) layer ## deploy the stack of a cluster, with your AWS credentials [CLUSTER=]
 	$(CDK) deploy -c cluster=$(CLUSTER) aicr-pipeline-$(CLUSTER)
 
+resolve: $(READY) ## resolve the runtime of a deployed cluster again, with your AWS credentials [CLUSTER=]
+	@$(BIN)/python -m infra.resolve $(CLUSTER)
+
 cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-side -f - [CLUSTER=]
 	@$(BIN)/python -m infra.cluster_manifests $(CLUSTER)
 
@@ -70,4 +73,4 @@ bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth bootstrap deploy cluster-manifests bench clean
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench clean

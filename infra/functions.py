@@ -37,7 +37,7 @@ def _plain(name: str, purpose: str, *environment: str) -> FunctionSpec:
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     # resolve
     _kubernetes("check_prerequisites", "What must hold before anything runs", "INBOX_BUCKET"),
-    _kubernetes("take_snapshot", "Starts AICR's snapshot Job", "INBOX_BUCKET", *_WAITS),
+    _kubernetes("take_snapshot", "Starts AICR's snapshot Job", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
     _kubernetes("render_bundle", "Starts AICR's render Job", "INBOX_BUCKET", *_WAITS),
     FunctionSpec(
         "read_bundle",
@@ -55,8 +55,15 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         environment=("LEDGER_BUCKET",),
     ),
     _plain("write_plan", "Writes the plan, once", "INBOX_BUCKET", "LEDGER_BUCKET"),
-    _plain("announce_plan", "Announces the plan if it is still the target", "INBOX_BUCKET", *_WAITS),
-    _plain("record_resolve", "Says why a resolve ended", "LEDGER_BUCKET", "EVENT_BUS", "APPROVER_TOPICS"),
+    _plain("announce_plan", "Announces the plan if it is news", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
+    _plain(
+        "record_resolve",
+        "Says how a resolve ended",
+        "INBOX_BUCKET",
+        "LEDGER_BUCKET",
+        "EVENT_BUS",
+        "APPROVER_TOPICS",
+    ),
     # rollout
     _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET", *_WAITS),
     _plain(
@@ -86,7 +93,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
     # event sources
     FunctionSpec(
         "start_resolve",
-        "A runtime was submitted",
+        "Starts a resolve",
         60,
         environment=("INBOX_BUCKET", "RESOLVE_MACHINE_ARN"),
         async_retries=2,

@@ -184,7 +184,8 @@ _OWN = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
 
 _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "check_prerequisites": lambda g: (*g.inbox(), *g.login()),
-    "take_snapshot": lambda g: (*g.inbox(), *g.waiter()),
+    # A snapshot that the ledger has is not taken again.
+    "take_snapshot": lambda g: (*g.inbox(), *g.read("resolves/*/snapshot.yaml"), *g.waiter()),
     # The token in the Job's Secret is this role's: it reaches bundles/ and nothing else.
     "render_bundle": lambda g: (*g.inbox(), *g.waiter(), *g.push("bundles")),
     "read_bundle": lambda g: (
@@ -199,8 +200,15 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.push("charts", "wrappers"),
     ),
     "write_plan": lambda g: (*g.inbox(), *g.read("resolves/*", "plans/*"), *g.write("plans/*")),
-    "announce_plan": lambda g: (*g.inbox(), *g.items(("PutItem",), "FACT"), *g.events()),
+    # Whether the plan is news: which one is active, and whether the last target had its rollout.
+    "announce_plan": lambda g: (
+        *g.inbox(),
+        *g.read("rollouts/*", "resolves/*/rollout.json"),
+        *g.items(("GetItem", "PutItem"), "FACT"),
+        *g.events(),
+    ),
     "record_resolve": lambda g: (
+        *g.inbox(),
         *g.read("resolves/*/told.json"),
         *g.write("resolves/*/told.json"),
         *g.events(),
@@ -232,7 +240,10 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.waiter(),
         *g.push("evidence"),
     ),
-    "confirm_criteria": lambda g: (*g.read("plans/*", "rollouts/*/outcome.json"), *g.waiter()),
+    "confirm_criteria": lambda g: (
+        *g.read("plans/*", "rollouts/*/outcome.json", "rollouts/*/snapshot.yaml"),
+        *g.waiter(),
+    ),
     "bind_evidence": lambda g: (
         *g.read("plans/*", "rollouts/*", "resolves/*/recipe.yaml", "evidence/*"),
         *g.write("evidence/*", "rollouts/*/binding.json"),
@@ -248,7 +259,12 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.events(),
         *g.publish(),
     ),
-    "start_resolve": lambda g: (*g.inbox(), *g.start(g.arns.resolve_machine, g.arns.resolve_executions)),
+    "start_resolve": lambda g: (
+        *g.inbox(),
+        *g.start(g.arns.resolve_machine, g.arns.resolve_executions),
+        # A schedule or a person does not start what runs already.
+        Right(("states:ListExecutions",), (g.arns.resolve_machine,)),
+    ),
     "start_rollout": lambda g: (
         *g.read("plans/*", "rollouts/*", "resolves/*/rollout.json"),
         # What caused the rollout is claimed once, so an event that comes twice starts one.
@@ -263,6 +279,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "sweep_waiters": lambda g: (
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
+        # The last words of Jobs that failed.
+        *g.write("resolves/*/jobs/*", "rollouts/*/jobs/*"),
         *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),
         *g.items(("GetItem",), "FACT"),
         *g.answer(),

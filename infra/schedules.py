@@ -14,7 +14,7 @@ from infra.findings import Right, give
 
 
 class Schedules(Construct):
-    """The sweep and, where the pipeline keeps Argo CD's token, its refresh. A rate starts at once."""
+    """The sweep, a resolve where one is wanted, the refresh of Argo CD's token. A rate starts at once."""
 
     def __init__(self, scope: Construct, id: str, *, cluster: str, sweep: lambda_.Function) -> None:
         super().__init__(scope, id)
@@ -49,6 +49,29 @@ class Schedules(Construct):
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
                     maximum_retry_attempts=0, maximum_event_age_in_seconds=60
                 ),
+            ),
+        )
+
+    def resolve(self, function: lambda_.Function, dead_letters: sqs.IQueue, expression: str) -> None:
+        """Resolve the current runtime again. The slot names the run: delivered twice, it starts one."""
+        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
+        dead_letters.grant_send_messages(self.role)
+        scheduler.CfnSchedule(
+            self,
+            "Resolve",
+            name="resolve",
+            description="Resolves the runtime again",
+            group_name=self._group.ref,
+            schedule_expression=expression,
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=function.function_arn,
+                role_arn=self.role.role_arn,
+                input='{"source":"schedule","at":"<aws.scheduler.scheduled-time>"}',
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=10, maximum_event_age_in_seconds=3600
+                ),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters.queue_arn),
             ),
         )
 

@@ -93,6 +93,10 @@ class PipelineStack(Stack):
         self.api.serve(self.functions["serve_approvals"], self._routes_arn())
         self.schedules = Schedules(self, "Schedules", cluster=name, sweep=self.functions["sweep_waiters"])
         self._rules()
+        if config.resolve.schedule is not None:
+            self.schedules.resolve(
+                self.functions["start_resolve"], self.dead_letters.queue, config.resolve.schedule
+            )
         if (config.cluster.account, config.cluster.region) == (account, region):
             ClusterAccess(self, "ClusterAccess", cluster=config.cluster, roles=self.roles)
         self._alarms()
@@ -266,6 +270,7 @@ class PipelineStack(Stack):
             ("CoordinationTable", self.coordination.table.table_name, "Waiters, lock, lease"),
             ("ApprovalUrl", self.api.url, "Where approval pages are served"),
             ("SigningKey", self.signing.key.key_arn, "Signs evidence"),
+            ("ResolveFunction", self.functions["start_resolve"].function_name, "Invoked to resolve by hand"),
             ("ResolveMachine", self.resolve_machine.alias.ref, "Starts go through this alias"),
             ("RolloutMachine", self.rollout_machine.alias.ref, "Starts go through this alias"),
             ("AlarmTopic", self.notifications.alarms.topic_arn, "Operators subscribe here"),

@@ -105,7 +105,7 @@ def _follow(job: Job, pipeline: LocalPipeline, view: View) -> tuple[Progress | N
 def _leads_nowhere(resolve: Progress) -> bool:
     """Whether the resolve ended without announcing a plan."""
     if resolve.status == "SUCCEEDED":
-        return not resolve.output["announcement"]["announced"]
+        return not resolve.output.get("announcement", {}).get("announced", False)
     return resolve.status != _RUNNING
 
 

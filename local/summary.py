@@ -57,7 +57,7 @@ def summarize(
         announcement = ((resolve.output or {}).get("announcement") or {}) if resolve else {}
         if "because" in announcement:
             found = refused("Paused", f"The plan is not announced: {announcement['because']}.", seconds)
-            found["outcome"] = "Paused"
+            found["outcome"] = "Paused" if announcement["event"] == "Plan Paused" else "Unchanged"
         else:
             reason = (resolve.error if resolve else None) or "Resolving"
             message = (resolve.cause if resolve else None) or "The resolve did not lead to a rollout."

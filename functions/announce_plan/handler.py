@@ -11,4 +11,4 @@ from aicr_pipeline.step import step_handler
 @step_handler
 def handler(step: StepEvent) -> dict[str, Any]:
     """Make the plan the target, if it still is what is wanted."""
-    return announce_plan(step, wiring.inbox(), wiring.coordination(), wiring.bus())
+    return announce_plan(step, wiring.inbox(), wiring.ledger(), wiring.coordination(), wiring.bus())

@@ -10,5 +10,5 @@ from aicr_pipeline.step import step_handler
 
 @step_handler
 def handler(step: StepEvent) -> dict[str, Any]:
-    """Say why the resolve stalled."""
-    return record_resolve(step, wiring.ledger(), wiring.bus(), wiring.notifier())
+    """Say how the resolve ended."""
+    return record_resolve(step, wiring.inbox(), wiring.ledger(), wiring.bus(), wiring.notifier())

@@ -39,10 +39,10 @@ RESOLVE_STATES = {
     "Plan written?",
     "Stabilize",
     "Announce plan",
-    "Still the target?",
-    "Plan announced",
     "Record resolve",
+    "Resolve stalled?",
     "Resolve stalled",
+    "Resolve complete",
 }
 ROLLOUT_STATES = {
     "Assess transition",

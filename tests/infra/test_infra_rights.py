@@ -265,7 +265,7 @@ WAITING = ("take_snapshot", "render_bundle", "request_approval", "wait_until_rea
            "validate_deployment")  # fmt: skip
 ITEMS = {
     **{function: {"WAITERS": PUT} for function in WAITING},
-    "announce_plan": {"FACT": PUT},
+    "announce_plan": {"FACT": {"GetItem", "PutItem"}},
     "refresh_credentials": {"FACT": {"GetItem", "PutItem"}},
     "assess_transition": {"FACT": GET},
     "check_gate": {"FACT": GET, "LOCK": GET},

@@ -108,6 +108,11 @@ class StepFunctions:
             raise aws_error("ExecutionAlreadyExists")
         self.executions[name], self.inputs[name] = "RUNNING", json.loads(input)
 
+    def list_executions(self, stateMachineArn: str, statusFilter: str, maxResults: int) -> dict[str, Any]:
+        assert stateMachineArn == MACHINE
+        found = [{"name": name} for name, status in self.executions.items() if status == statusFilter]
+        return {"executions": found[::-1][:maxResults]}
+
     def describe_execution(self, executionArn: str) -> dict[str, str]:
         base, _, name = executionArn.rpartition(":")
         assert base == MACHINE.replace(":stateMachine:", ":execution:")

@@ -240,35 +240,107 @@ def test_a_stall_whose_event_was_not_taken(place: Place) -> None:
     assert place.events.types == ["Execution Stalled"]
 
 
-def resolve(place: Place, state: dict[str, Any]) -> dict[str, Any]:
-    made = step("Record resolve", input=state, token=None)
-    return record_resolve(made, place.ledger, place.bus, place.notifier)
+def resolve(place: Place, state: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    made = step("Record resolve", input=state, token=None, **changes)
+    return record_resolve(made, place.inbox, place.ledger, place.bus, place.notifier)
+
+
+def stalled_run(place: Place, run: str = "run-1", **more: Any) -> dict[str, Any]:
+    """The state of a run that ended badly, for the runtime that is current."""
+    version = place.inbox.current_version("runtimes/cluster.yaml") or place.submit()
+    outcome = {"reason": "BundleInvalid", "message": "a file is missing"}
+    return {"run": run, "runtimeVersion": version, "bundle": {"outcome": outcome}, **more}
+
+
+def planned_run(place: Place, event: str, **more: Any) -> dict[str, Any]:
+    """The state of a run that made a plan."""
+    plan_ = {"digest": sha("plan"), "releases": 17, "isNew": more.pop("is_new", True)}
+    state = stalled_run(place, **more) | {"plan": plan_, "announcement": {"event": event}}
+    return state | {"bundle": {}}
 
 
 def test_a_resolve_that_ended_badly_says_why(place: Place) -> None:
-    state = {
-        "run": "run-1",
-        "bundle": {"outcome": {"reason": "BundleInvalid", "message": "a file is missing"}},
-    }
+    state = stalled_run(place)
     found = resolve(place, state)
-    assert found == {"reason": "BundleInvalid", "message": "a file is missing"}
-    assert place.events.details("Resolve Stalled")[0]["reason"] == "BundleInvalid"
+    assert found == {"event": "Resolve Stalled", "reason": "BundleInvalid", "message": "a file is missing"}
+    assert place.events.details("Resolve Stalled") == [
+        {
+            "cluster": "demo",
+            "run": "run-1",
+            "runtimeVersion": state["runtimeVersion"],
+            "trigger": "submission",
+            "reason": "BundleInvalid",
+            "message": "a file is missing",
+        }
+    ]
     assert "docs/runbook.md, BundleInvalid" in place.topics.sent[0]["Message"]
     with refused(Reason.Resolving):
-        resolve(place, {"run": "r"})
+        resolve(place, {"run": "r", "runtimeVersion": "v"})
 
 
 def test_a_resolve_tells_once_and_again_if_it_died_before_its_mark(place: Place) -> None:
-    state = {"run": "run-1", "bundle": {"outcome": {"reason": "BundleInvalid", "message": "m" * 9000}}}
+    state = stalled_run(place, trigger="schedule")
+    state["bundle"]["outcome"]["message"] = "m" * 9000
     place.topics.error = aws_error("InternalError")
     with pytest.raises(ClientError):
         resolve(place, state)
-    assert place.ledger.get("resolves/run-1/told.json") is None
+    assert place.ledger_keys("resolves/") == []
     place.topics.error = None
     for _ in range(2):
         assert len(resolve(place, state)["message"]) == 8000
     assert place.ledger.get("resolves/run-1/told.json") is not None
     assert len(place.topics.sent) == 2, "each approver once"
+
+
+def test_a_run_that_gave_way_is_no_stall_whatever_ended_it(place: Place) -> None:
+    state = stalled_run(place)
+    newer = place.submit(paused=True)
+    assert resolve(place, state) == {"event": "Resolve Superseded"}
+    assert place.events.types == ["Resolve Superseded"]
+    assert place.events.details("Resolve Superseded")[0]["currentVersion"] == newer
+    assert place.topics.sent == []
+    assert place.ledger.get("resolves/run-1/told.json") is not None
+
+
+def test_a_schedule_that_stalls_for_the_same_reason_writes_once_a_day(place: Place) -> None:
+    def run(number: int, day: str, **more: Any) -> int:
+        before = len(place.topics.sent)
+        state = stalled_run(place, f"run-{number}", trigger="schedule", **more)
+        assert resolve(place, state, enteredAt=f"2026-01-{day}T06:00:00.000Z")["reason"]
+        return len(place.topics.sent) - before
+
+    assert [run(1, "01"), run(2, "01"), run(3, "02")] == [2, 0, 2], "two approvers each"
+    assert run(4, "02", bundle={"outcome": {"reason": "AICRTimeout", "message": "m"}}) == 2, "another reason"
+    before = len(place.topics.sent)
+    resolve(place, stalled_run(place, "run-5"))
+    assert len(place.topics.sent) - before == 2, "who submits is told"
+    assert len(place.events.details("Resolve Stalled")) == 5, "an event for each"
+
+
+@pytest.mark.parametrize(
+    ("event", "trigger", "is_new", "written"),
+    [
+        ("Plan Ready", "submission", True, True),
+        ("Plan Ready", "schedule", True, True),
+        ("Plan Unchanged", "submission", False, True),
+        ("Plan Unchanged", "hand", False, True),
+        ("Plan Unchanged", "schedule", False, False),
+        ("Plan Paused", "submission", True, True),
+        ("Plan Paused", "schedule", True, True),
+        ("Plan Paused", "schedule", False, False),
+    ],
+)
+def test_every_end_is_an_event_and_word_where_it_is_news(
+    place: Place, event: str, trigger: str, is_new: bool, written: bool
+) -> None:
+    assert resolve(place, planned_run(place, event, trigger=trigger, is_new=is_new)) == {"event": event}
+    # Plan Ready is put by Announce plan, with the target.
+    assert place.events.types == ([] if event == "Plan Ready" else [event])
+    assert len(place.topics.sent) == (2 if written else 0)
+    for message in place.topics.sent:
+        assert message["Subject"].startswith("[aicr demo] ")
+        assert sha("plan") in message["Message"]
+        assert len(message["Message"].splitlines()) == 3
 
 
 # Plans

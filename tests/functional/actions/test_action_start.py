@@ -260,44 +260,86 @@ def test_a_rollout_that_never_got_its_approval_left_the_last_plan_whole(place: P
 # Announcing a plan
 
 
-def announce(place: Place, version: str) -> dict[str, Any]:
-    given = {"runtimeVersion": version, "run": "run-1", "plan": {"digest": PLAN.desired_state_digest}}
-    made = step("Announce plan", input=given, token=None)
-    return announce_plan(made, place.inbox, place.coordination, place.bus)
+def announce(place: Place, version: str, made: Plan = PLAN, **state: Any) -> dict[str, Any]:
+    given = {
+        "runtimeVersion": version,
+        "run": "run-1",
+        "plan": {"digest": made.desired_state_digest},
+        **state,
+    }
+    taken = step("Announce plan", input=given, token=None)
+    return announce_plan(taken, place.inbox, place.ledger, place.coordination, place.bus)
+
+
+READY = {"announced": True, "event": "Plan Ready"}
 
 
 def test_announced_twice_is_one_target(place: Place) -> None:
     version = place.submit()
-    assert announce(place, version) == announce(place, version) == {"announced": True}
+    assert announce(place, version) == announce(place, version) == READY
     fact = {"plan": PLAN.desired_state_digest, "runtimeVersion": version, "run": "run-1"}
     assert place.coordination.fact(TARGET) == fact
     assert place.events.details("Plan Ready") == [{"cluster": "demo", **fact}] * 2
 
 
-def test_an_event_that_was_not_taken_is_sent_by_the_retry(place: Place) -> None:
+@pytest.mark.parametrize("trigger", ["submission", "schedule", "hand"])
+def test_an_event_that_was_not_taken_is_sent_by_the_retry(place: Place, trigger: str) -> None:
     version = place.submit()
     place.events.failing = 1
     with pytest.raises(PipelineError) as caught:
-        announce(place, version)
+        announce(place, version, trigger=trigger)
     assert caught.value.retry
-    announce(place, version)
+    announce(place, version, trigger=trigger)
     assert place.events.types == ["Plan Ready"]
 
 
 def test_a_newer_runtime_replaces_the_plan(place: Place) -> None:
     version = place.submit()
-    place.submit(paused=False)
-    assert announce(place, version) == {"announced": False, "because": "a newer runtime was submitted"}
+    newer = place.submit(paused=False)
+    with refused(Reason.ResolveSuperseded, newer):
+        announce(place, version)
     assert place.coordination.fact(TARGET) is None
     assert place.events.entries == []
 
 
 def test_a_paused_or_deleted_runtime_is_not_rolled_out(place: Place) -> None:
     version = place.submit(paused=True)
-    assert announce(place, version) == {"announced": False, "because": "spec.paused is true"}
+    paused = {"announced": False, "event": "Plan Paused", "because": "spec.paused is true"}
+    assert announce(place, version) == paused
     place.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml")
-    assert announce(place, version)["announced"] is False
+    with refused(Reason.ResolveSuperseded, "deleted"):
+        announce(place, version)
     assert place.coordination.fact(TARGET) is None
+
+
+def test_the_active_plan_is_nothing_new(place: Place) -> None:
+    version = place.submit()
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    for trigger in ("submission", "schedule", "hand"):
+        found = announce(place, version, run=f"by-{trigger}", trigger=trigger)
+        assert (found["announced"], found["event"]) == (False, "Plan Unchanged")
+    assert place.coordination.fact(TARGET)["run"] == "demo-run00000-1"  # type: ignore[index]
+    # While another plan is wanted, the active one is news: it takes the other's question away.
+    place.want(NEWER, run="run-2")
+    assert announce(place, version, run="run-3") == READY
+
+
+def test_only_a_person_asks_again_for_a_plan_that_failed(place: Place) -> None:
+    version = place.submit()
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Rejected")
+    found = announce(place, version, run="run-2", trigger="schedule")
+    assert found["because"] == "the plan had its rollout already"
+    assert announce(place, version, run="run-3", trigger="hand") == READY
+    assert announce(place, version, run="run-4") == READY
+
+
+def test_a_scheduled_plan_that_was_never_rolled_out_is_announced_again(place: Place) -> None:
+    """Its run put the target and died before the event."""
+    version = place.submit()
+    place.want(PLAN)
+    assert announce(place, version, run="run-2", trigger="schedule") == READY
 
 
 # Starting a resolve
@@ -307,28 +349,78 @@ def arrived(version: str, **more: Any) -> dict[str, Any]:
     return {"detail": {"object": {"key": "runtimes/cluster.yaml", "version-id": version}}, **more}
 
 
+def begin(place: Place, event: dict[str, Any]) -> dict[str, Any]:
+    return start_resolve(event, place.config, place.inbox, place.executions, place.clock)
+
+
+def slot(at: str) -> dict[str, Any]:
+    return {"source": "schedule", "at": at}
+
+
+HAND = {"source": "hand"}
+
+
 def test_each_version_is_resolved_once(place: Place) -> None:
     first = place.submit()
-    found = start_resolve(arrived(first), place.config, place.inbox, place.executions)
+    found = begin(place, arrived(first))
     assert found["started"] is True
     assert place.sfn.inputs[found["execution"]] == {
         "run": found["execution"],
         "cluster": "demo",
         "runtimeVersion": first,
+        "trigger": "submission",
         "stabilizationSeconds": 600,
     }
-    again = start_resolve(arrived(first), place.config, place.inbox, place.executions)
-    assert again == {"started": False, "execution": found["execution"]}
+    assert begin(place, arrived(first)) == {"started": False, "execution": found["execution"]}
     second = place.submit(paused=True)
-    assert start_resolve(arrived(first), place.config, place.inbox, place.executions)["started"] is False
-    assert (
-        start_resolve(arrived(second, **{"replay-name": "r"}), place.config, place.inbox, place.executions)[
-            "started"
-        ]
-        is False
-    )
-    assert start_resolve(arrived(second), place.config, place.inbox, place.executions)["started"] is True
+    assert begin(place, arrived(first))["started"] is False
+    assert begin(place, arrived(second, **{"replay-name": "r"}))["started"] is False
+    assert begin(place, arrived(second))["started"] is True
     assert len(place.sfn.executions) == 2
+
+
+@pytest.mark.parametrize("event", [slot("2026-01-02T06:00:00Z"), HAND], ids=["schedule", "hand"])
+def test_before_the_first_runtime_there_is_nothing_to_resolve(place: Place, event: dict[str, Any]) -> None:
+    assert begin(place, event) == {"started": False, "because": "no runtime was submitted yet"}
+    version = place.submit()
+    assert begin(place, event)["started"] is True
+    (run,) = place.sfn.executions
+    assert place.sfn.inputs[run]["runtimeVersion"] == version
+    assert place.sfn.inputs[run]["trigger"] == event["source"]
+
+
+def test_a_slot_delivered_twice_starts_one_run(place: Place) -> None:
+    version = place.submit()
+    found = begin(place, slot("2026-01-02T06:00:00Z"))
+    assert found["execution"] == execution_name("demo", version, 202601020600)
+    assert "resolves it already" in begin(place, slot("2026-01-02T06:00:00Z"))["because"]
+    place.sfn.executions[found["execution"]] = "SUCCEEDED"
+    place.later(3000)
+    assert begin(place, slot("2026-01-02T06:00:00Z")) == {**found, "started": False}
+    assert begin(place, slot("2026-01-03T06:00:00Z"))["started"] is True
+    assert len(place.sfn.executions) == 2
+
+
+@pytest.mark.parametrize("event", [slot("2026-01-02T06:00:00Z"), HAND], ids=["schedule", "hand"])
+def test_what_runs_already_is_not_started_again(place: Place, event: dict[str, Any]) -> None:
+    first = begin(place, arrived(place.submit()))["execution"]
+    assert begin(place, event) == {"started": False, "because": f"run {first} resolves it already"}
+    # A run of an older version is in nobody's way.
+    place.submit(paused=True)
+    assert begin(place, event)["started"] is True
+
+
+def test_by_hand_the_same_version_has_another_run_each_time(place: Place) -> None:
+    version = place.submit()
+    names = []
+    for _ in range(2):
+        found = begin(place, HAND)
+        assert found["started"] is True
+        names.append(found["execution"])
+        place.sfn.executions[found["execution"]] = "FAILED"
+        place.later(1)
+    assert names == [execution_name("demo", version, 20260101120000 + n) for n in range(2)]
+    assert all(len(name) <= 80 for name in names)
 
 
 def test_a_runtime_that_was_deleted_has_no_version_to_read(place: Place) -> None:

@@ -1,39 +1,54 @@
-"""State "Record resolve": a resolve that ended badly says why, and people are told."""
+"""State "Record resolve": every resolve says on the bus how it ended, and people are told what matters."""
 
 from typing import Any
 
 from aicr_pipeline.adapters.bus import Bus, Notifier
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import told_key
-from aicr_pipeline.decide.ending import RESULTS, ended_with
-from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
-from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.decide.resolve_end import (
+    PLAN_READY,
+    ResolveEnd,
+    is_worth_a_message,
+    resolve_end,
+    trigger_of,
+    words,
+)
+from aicr_pipeline.errors import MOST_CHARACTERS
+from aicr_pipeline.model.runtime import RUNTIME_KEY
 from aicr_pipeline.model.step import StepEvent
 
-STALLED = "Resolve Stalled"
 
-
-def record_resolve(step: StepEvent, ledger: Ledger, bus: Bus, notifier: Notifier) -> dict[str, Any]:
-    """Announce why the resolve stalled; the last good plan stays what it is.
+def record_resolve(
+    step: StepEvent, inbox: Inbox, ledger: Ledger, bus: Bus, notifier: Notifier
+) -> dict[str, Any]:
+    """Announce how the resolve ended; whatever it was, the last good plan stays what it is.
 
     Returns
     -------
     dict
-        ``reason`` and ``message``, which the Fail state after it carries.
+        ``event``; for a resolve that stalled also ``reason`` and ``message``, which the Fail state after
+        it carries.
     """
-    ended = ended_with(step.input, RESULTS)
-    if ended is None:
-        raise PipelineError(Reason.Resolving, "Record resolve was reached, but no state says how it ended.")
-    reason, message = ended
     run, cluster = str(step.input["run"]), str(step.input["cluster"])
-    bus.announce(STALLED, {"run": run, "reason": str(reason), "message": message})
+    end = resolve_end(step.input, inbox.current_version(RUNTIME_KEY))
+    if end.event != PLAN_READY:  # that one is put together with the target
+        bus.announce(end.event, end.detail)
     told = told_key("resolves", run)
     if ledger.get(told) is None:
-        notifier.send_all(
-            f"[aicr {cluster}] Resolved=False: {reason}",
-            f"The runtime of cluster {cluster} stalled with {reason}.\n\n{message}\n\n"
-            f"Run: {run}\nWhat to do: docs/runbook.md, {reason}. The last good plan stays active.\n",
-        )
+        marks = [told, *_today(step, end)]
+        if is_worth_a_message(end, step.input) and all(ledger.get(mark) is None for mark in marks):
+            notifier.send_all(*words(end, cluster))
         # Last: a run that dies before this tells again, rather than nobody.
-        ledger.put_once(told, b"{}")
-    return {"reason": str(reason), "message": message[:MOST_CHARACTERS]}
+        for mark in reversed(marks):
+            ledger.put_once(mark, b"{}")
+    found: dict[str, Any] = {"event": end.event}
+    if end.reason is not None:
+        found |= {"reason": str(end.reason), "message": str(end.detail["message"])[:MOST_CHARACTERS]}
+    return found
+
+
+def _today(step: StepEvent, end: ResolveEnd) -> list[str]:
+    """A scheduled run that stalls for the same reason again and again writes one message a day."""
+    if end.reason is None or trigger_of(step.input) != "schedule":
+        return []
+    return [told_key("resolves", f"stalled/{step.entered_at[:10]}/{end.reason}")]

@@ -8,7 +8,7 @@ from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import active_plan, is_over, next_number
+from aicr_pipeline.adapters.rollouts import active_plan, cause_key, is_over, next_number
 from aicr_pipeline.clock import Clock, after, rfc3339
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.model.config import ClusterConfig, seconds
@@ -43,7 +43,7 @@ def start_rollout(
     if active.digest == plan and active.is_whole:
         return {"started": False, "because": "the plan is active already"}
     now = clock()
-    cause = f"resolves/{target['run']}/rollout.json"
+    cause = cause_key(str(target["run"]))
     name = _claimed(ledger, cause) or _fresh_name(ledger, executions, config.cluster.name, plan, rfc3339(now))
     if is_over(ledger, name):
         return {"started": False, "because": f"rollout {name} is over"}

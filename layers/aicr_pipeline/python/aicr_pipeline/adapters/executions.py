@@ -26,6 +26,13 @@ class Executions:
             raise
         return True
 
+    def running(self) -> list[str]:
+        """Names of the executions that run, newest first, at most a hundred; a moment old."""
+        answer = self._sfn.list_executions(
+            stateMachineArn=self._alias.rpartition(":")[0], statusFilter="RUNNING", maxResults=100
+        )
+        return [str(found["name"]) for found in answer["executions"]]
+
     def state(self, name: str) -> Literal["absent", "running", "ended"]:
         """Whether the execution of that name runs, ended, or was never started."""
         machine = self._alias.rpartition(":")[0]

@@ -23,6 +23,11 @@ from aicr_pipeline.model.rollout import (
 )
 
 
+def cause_key(run: str) -> str:
+    """Ledger key that says which rollout a resolve caused."""
+    return f"resolves/{run}/rollout.json"
+
+
 def load_plan(ledger: LedgerReader, digest: str) -> Plan:
     """A plan by digest, its content checked.
 

@@ -9,6 +9,23 @@ from aicr_pipeline.model.runtime import RUNTIME_KEY, ClusterRuntime, parse_runti
 MOST_BYTES = 256 << 10
 
 
+def require_current(inbox: Inbox, version: str) -> None:
+    """Go on only with the wish that people have now.
+
+    Raises
+    ------
+    PipelineError
+        ``ResolveSuperseded`` when a newer version was submitted, or the runtime was deleted.
+    """
+    current = inbox.current_version(RUNTIME_KEY)
+    if current == version:
+        return
+    now = f"version {current} was submitted, and has a run of its own" if current else "it was deleted"
+    raise PipelineError(
+        Reason.ResolveSuperseded, f"This run is for version {version} of {RUNTIME_KEY}; since then {now}."
+    )
+
+
 def read_runtime(inbox: Inbox, version: str) -> ClusterRuntime:
     """Read and parse one version of the runtime.
 

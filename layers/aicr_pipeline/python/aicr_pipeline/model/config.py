@@ -14,6 +14,7 @@ from aicr_pipeline.model import yaml
 from aicr_pipeline.model.armor import armored_public_keys
 from aicr_pipeline.model.base import Document, parse
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.schedule import schedule_expression
 
 _DURATION = re.compile(r"^([0-9]{1,9})(ms|s|m|h|d)$")
 _UNIT = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -253,6 +254,12 @@ class Validation(Document):
     service_account_annotations: dict[str, str] = Field(default_factory=dict)
 
 
+class Resolve(Document):
+    """When the runtime is resolved again although nobody submitted anything."""
+
+    schedule: Annotated[str, AfterValidator(schedule_expression)] | None = None
+
+
 class Retention(Document):
     """How long the ledger's objects are locked, and logs kept."""
 
@@ -271,6 +278,7 @@ class ClusterConfig(Document):
     namespaces: Namespaces
     approvals: Approvals
     validation: Validation = Validation()
+    resolve: Resolve = Resolve()
     stabilization_window: Duration = "10m"
     sweep_interval: Duration = "5s"
     retention: Retention = Retention()

@@ -72,11 +72,13 @@ class Reason(StrEnum):
     BundleInvalid = "BundleInvalid"
     ChartInvalid = "ChartInvalid"
     ClusterUnreachable = "ClusterUnreachable"
+    JobNotStarted = "JobNotStarted"
     KubernetesUnsupported = "KubernetesUnsupported"
     NamespaceMissing = "NamespaceMissing"
     RegistryUnreachable = "RegistryUnreachable"
     RolloutRejected = "RolloutRejected"
     RolloutSuperseded = "RolloutSuperseded"
+    ResolveSuperseded = "ResolveSuperseded"
 
 
 #: What an item of "Roll out releases" may end with. The Map catches exactly these by name, so an
