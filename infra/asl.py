@@ -33,6 +33,15 @@ RETRY = [
         "MaxDelaySeconds": 60,
         "JitterStrategy": "FULL",
     },
+    # AICR found something unavailable, was rate limited, refused by the registry, or lost its node. The
+    # sweeper counts the Jobs and gives the clear end, before the last of these attempts.
+    {
+        "ErrorEquals": ["JobToTryAgainError"],
+        "IntervalSeconds": 4,
+        "BackoffRate": 3,
+        "MaxAttempts": 9,
+        "MaxDelaySeconds": 600,
+    },
     # Somebody else's operation on an Application is waited for, about half an hour.
     {"ErrorEquals": ["OperationInFlightError"], "IntervalSeconds": 20, "BackoffRate": 1, "MaxAttempts": 90},
     # Registry credentials that were asked for come within seconds, or when what keeps them away is gone.

@@ -43,6 +43,21 @@ def admission_policies(config: ClusterConfig) -> Iterable[Manifest]:
         ["CREATE", "UPDATE"],
         _secrets(config),
     )
+    yield from _policy(
+        "aicr-pipeline-configmaps",
+        {"apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"]},
+        ["CREATE", "UPDATE"],
+        _config_maps(),
+    )
+
+
+def _config_maps() -> list[dict[str, str]]:
+    return [
+        _check(
+            f"{_of_jobs('object')} && (request.operation == 'CREATE' || {_of_jobs('oldObject')})",
+            "the pipeline writes ConfigMaps of its Jobs only, which go with them",
+        )
+    ]
 
 
 def _applications(config: ClusterConfig) -> list[dict[str, str]]:
@@ -159,6 +174,11 @@ def _secrets(config: ClusterConfig) -> list[dict[str, str]]:
             "Argo CD's Secrets stay ones of repository credentials",
         ),
     ]
+
+
+def _of_jobs(which: str) -> str:
+    owners = f"{which}.metadata.ownerReferences"
+    return f"(has({owners}) && size({owners}) > 0 && {owners}.all(owner, owner.kind == 'Job'))"
 
 
 _UNPRIVILEGED = (

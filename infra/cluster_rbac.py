@@ -45,6 +45,8 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         rule("", "pods", "list"),
         rule("", "pods/log", "get"),
         rule("", "configmaps", "get"),
+        # Why a Job has no pod, or a pod no container, stands in events only.
+        rule("", "events", "list"),
     ]
     # Which version runs: of the controller's kind, since RBAC cannot name what has a label.
     controllers = (
@@ -61,8 +63,8 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
                 {"nonResourceURLs": ["/version"], "verbs": ["get"]},
             ],
         ),
-        "take_snapshot": GroupRights({SYSTEM_NAMESPACE: [jobs]}, [rule("", "nodes", "list")]),
-        "confirm_criteria": GroupRights({SYSTEM_NAMESPACE: [jobs]}),
+        "take_snapshot": GroupRights({SYSTEM_NAMESPACE: [jobs, config_maps]}, [rule("", "nodes", "list")]),
+        "confirm_criteria": GroupRights({SYSTEM_NAMESPACE: [jobs, config_maps]}),
         "render_bundle": GroupRights({SYSTEM_NAMESPACE: [jobs, secrets]}),
         "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
         "check_gate": GroupRights({argocd: [application, project]}),

@@ -20,6 +20,7 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
     ("Outcomes", "rollouts/*/outcome.json", ("record_outcome", "start_rollout")),
     ("Told", "rollouts/*/told.json", ("record_outcome",)),
+    ("Jobs", "rollouts/*/jobs/*", ("sweep_waiters",)),
     ("Stalls", "rollouts/*/stalls/*", ("record_stall",)),
     ("Evidence", "evidence/*", ("bind_evidence",)),
 )

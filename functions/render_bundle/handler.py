@@ -4,6 +4,7 @@ from typing import Any
 
 from aicr_pipeline import wiring
 from aicr_pipeline.actions.render_bundle import render_bundle
+from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.step import StepEvent
 from aicr_pipeline.step import step_handler
@@ -16,8 +17,7 @@ def handler(step: StepEvent) -> dict[str, Any]:
         step,
         wiring.config(),
         wiring.inbox(),
-        wiring.cluster(),
+        wiring.registry(),
         wiring.registry_credentials(),
-        wiring.waits(),
-        now,
+        JobPlace(wiring.cluster(), wiring.waits(), now),
     )

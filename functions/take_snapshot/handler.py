@@ -3,6 +3,7 @@
 from typing import Any
 
 from aicr_pipeline import wiring
+from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import take_snapshot
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.step import StepEvent
@@ -12,4 +13,10 @@ from aicr_pipeline.step import step_handler
 @step_handler
 def handler(step: StepEvent) -> dict[str, Any]:
     """Start AICR's snapshot Job and register the wait."""
-    return take_snapshot(step, wiring.config(), wiring.inbox(), wiring.cluster(), wiring.waits(), now)
+    return take_snapshot(
+        step,
+        wiring.config(),
+        wiring.inbox(),
+        wiring.ledger(),
+        JobPlace(wiring.cluster(), wiring.waits(), now),
+    )

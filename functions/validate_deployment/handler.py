@@ -3,6 +3,7 @@
 from typing import Any
 
 from aicr_pipeline import wiring
+from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.validate_deployment import validate_deployment
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.step import StepEvent
@@ -16,8 +17,6 @@ def handler(step: StepEvent) -> dict[str, Any]:
         step,
         wiring.config(),
         wiring.ledger(),
-        wiring.cluster(),
         wiring.registry_credentials(),
-        wiring.waits(),
-        now,
+        JobPlace(wiring.cluster(), wiring.waits(), now),
     )

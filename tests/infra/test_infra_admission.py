@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.decide.aicr_job import (
     PushTarget,
+    output_config_map,
     registry_secret,
     render_job,
     snapshot_job,
@@ -335,3 +336,19 @@ def test_other_secrets_are_refused() -> None:
     cluster = repo_creds()
     cluster["metadata"]["labels"]["argocd.argoproj.io/secret-type"] = "cluster"
     assert refusals("secrets", "refresh_credentials", cluster, repo_creds())
+
+
+@pytest.mark.parametrize("function", ["take_snapshot", "confirm_criteria", "validate_deployment"])
+def test_a_config_map_is_its_jobs(function: str) -> None:
+    started = job(function)
+    started["metadata"]["uid"] = "u-1"
+    ours = output_config_map(started)
+    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}, "data": {}}
+    said = "the pipeline writes ConfigMaps of its Jobs only, which go with them"
+    assert refusals("configmaps", function, ours) == []
+    assert refusals("configmaps", function, ours, ours) == []
+    assert refusals("configmaps", function, foreign) == [said]
+    assert refusals("configmaps", function, ours, foreign) == [said], "nothing is adopted"
+    deployment = deepcopy(ours)
+    deployment["metadata"]["ownerReferences"][0]["kind"] = "Deployment"
+    assert refusals("configmaps", function, deployment) == [said]

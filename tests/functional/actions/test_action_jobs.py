@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aicr_pipeline.actions.bind_evidence import bind_evidence
 from aicr_pipeline.actions.confirm_criteria import confirm_criteria
 from aicr_pipeline.actions.render_bundle import render_bundle
+from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import take_snapshot
 from aicr_pipeline.actions.validate_deployment import validate_deployment
 from aicr_pipeline.adapters.http import Transport
@@ -25,7 +26,7 @@ from aicr_pipeline.model.reasons import Reason
 from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS, DeleteOptions
 from local.registry import LocalRegistry, TokenIssuer
 from tests.functional.actions.support import BEGAN, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import config, plan, refused
+from tests.unit.samples import config, plan, refused, sha
 from tests.unit.test_dsse import DER, sign
 
 WHO = FixedCredentials("AWS", "very-secret-password")
@@ -41,27 +42,42 @@ def resolving(place: Place, **more: Any) -> Any:
     return step("Take snapshot", input={**RUN, "runtimeVersion": place.submit()}, **more)
 
 
+def at(place: Place) -> JobPlace:
+    return JobPlace(place.cluster, place.waits, place.clock)
+
+
 def snapshot(place: Place, **more: Any) -> dict[str, Any]:
-    return take_snapshot(
-        resolving(place, **more), place.config, place.inbox, place.cluster, place.waits, place.clock
-    )
+    return take_snapshot(resolving(place, **more), place.config, place.inbox, place.ledger, at(place))
 
 
-def render(place: Place, **more: Any) -> dict[str, Any]:
-    return render_bundle(
-        resolving(place, **more), place.config, place.inbox, place.cluster, WHO, place.waits, place.clock
-    )
+class Bundles:
+    """Tags that are in the registry, in place of one."""
+
+    def __init__(self, *tags: str) -> None:
+        self.tags = tags
+
+    def repository(self, *_: Any) -> Bundles:
+        return self
+
+    def head_manifest(self, tag: str) -> str | None:
+        return sha(tag) if tag in self.tags else None
+
+
+def render(place: Place, *tags: str, **more: Any) -> dict[str, Any]:
+    registry = cast("Destination", Bundles(*tags))
+    made = resolving(place, **more)
+    return render_bundle(made, place.config, place.inbox, registry, WHO, at(place))
 
 
 def validate(place: Place, **more: Any) -> dict[str, Any]:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest}, **more)
     enabled = config(**{"validation.enabled": True})
-    return validate_deployment(made, enabled, place.ledger, place.cluster, WHO, place.waits, place.clock)
+    return validate_deployment(made, enabled, place.ledger, WHO, at(place))
 
 
 def confirm(place: Place, **more: Any) -> dict[str, Any]:
     made = step("Confirm criteria", input={"toPlan": PLAN.desired_state_digest}, **more)
-    return confirm_criteria(made, place.config, place.ledger, place.cluster, place.waits, place.clock)
+    return confirm_criteria(made, place.config, place.ledger, at(place))
 
 
 @pytest.fixture
@@ -103,6 +119,15 @@ def test_after_a_failed_attempt_the_next_has_its_own_names(ready: Place, act: Ca
             assert second.wanted[name] != first.wanted[name], (
                 "a half-pushed artifact is never taken for this one's"
             )
+
+
+def test_a_render_pushes_to_the_tag_that_is_looked_for(ready: Place) -> None:
+    render(ready)
+    (job,) = ready.store.list(JOBS, namespace="aicr-system")
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    tag = ready.coordination.waiters()[0].wanted["tag"]
+    registry = ready.config.registry
+    assert f"oci://{registry.host}/{registry.prefix}/bundles/demo:{tag}" in arguments
 
 
 @pytest.mark.parametrize("act", [render, validate])
@@ -165,7 +190,7 @@ def test_no_node_of_a_group(place: Place) -> None:
 def test_validation_that_is_not_enabled(ready: Place) -> None:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest})
     with refused(Reason.ValidationUnavailable):
-        validate_deployment(made, ready.config, ready.ledger, ready.cluster, WHO, ready.waits, ready.clock)
+        validate_deployment(made, ready.config, ready.ledger, WHO, at(ready))
 
 
 # Evidence

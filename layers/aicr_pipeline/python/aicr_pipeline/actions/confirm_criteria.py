@@ -2,19 +2,17 @@
 
 from typing import Any
 
+from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import Wanted, start_snapshot
-from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_plan, refuse_over
-from aicr_pipeline.adapters.waits import Waits
-from aicr_pipeline.clock import Clock
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.runtime import Criteria
 from aicr_pipeline.model.step import StepEvent
 
 
 def confirm_criteria(
-    step: StepEvent, config: ClusterConfig, ledger: Ledger, cluster: Cluster, waits: Waits, clock: Clock
+    step: StepEvent, config: ClusterConfig, ledger: Ledger, place: JobPlace
 ) -> dict[str, Any]:
     """Start the post-install snapshot; the sweeper compares it with the plan's criteria.
 
@@ -27,10 +25,10 @@ def confirm_criteria(
     wanted = Wanted(
         run=rollout,
         purpose="confirm",
-        keep=f"rollouts/{rollout}/snapshot.yaml",
+        folder=f"rollouts/{rollout}",
         image=config.aicr.image_of(state.aicr.image_digest),
         aicr_version=state.aicr.version,
         nodes=state.placement.accelerated,
         criteria=Criteria(service=criteria.service, accelerator=criteria.accelerator, os=criteria.os),
     )
-    return start_snapshot(step, wanted, cluster, waits, clock)
+    return start_snapshot(step, wanted, ledger, place)

@@ -11,21 +11,27 @@ from typing import Any
 from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
-from aicr_pipeline.adapters.cluster import Cluster
+from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_decision, load_request
 from aicr_pipeline.clock import Clock, parse_time
-from aicr_pipeline.decide.aicr_job import RETRIED_EXITS
 from aicr_pipeline.decide.application import AUTOMATED
 from aicr_pipeline.decide.approval import check_decision
-from aicr_pipeline.decide.job_state import JobState, job_state
+from aicr_pipeline.decide.job_state import (
+    JobState,
+    JobToTryAgainError,
+    blame_overrides,
+    is_late,
+    job_state,
+    tries_again,
+)
 from aicr_pipeline.decide.readiness import readiness
 from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
 from aicr_pipeline.decide.validation import judge
 from aicr_pipeline.decide.versions import check_recorded
-from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import Criteria
 
@@ -92,21 +98,41 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
 def _job(waiter: Waiter, world: World) -> Answer | None:
     wanted, cluster = waiter.wanted, world.cluster()
     namespace, name = str(wanted["namespace"]), str(wanted["job"])
-    job = cluster.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
-    state = job_state(job, jobs.pods_of(cluster, namespace, name) if job is not None else [], world.clock())
+    if wanted.get("recorded"):
+        return _PURPOSES[str(wanted["purpose"])](JobState("complete"), wanted, world, _record(wanted, world))
+    job = jobs.job(cluster, namespace, name)
+    record = _record(wanted, world) if job is None else None
+    state = JobState("complete") if record is not None else _state(job, namespace, world)
     if state.state == "running":
         return overdue(waiter, world.clock(), "it still runs")
-    if state.exit_code in RETRIED_EXITS:
+    try:
+        return _PURPOSES[str(wanted["purpose"])](state, wanted, world, record)
+    except JobToTryAgainError as error:
         # The state machine's Retry matches this name: the state starts the Job of the next attempt.
-        words = f"{state.message}: AICR found something unavailable or was rate limited"
-        return {"error": TransientError.__name__, "cause": words}
-    return _PURPOSES[str(wanted["purpose"])](state, wanted, world)
+        return {"error": type(error).__name__, "cause": error.message}
 
 
-def _snapshot(state: JobState, wanted: Mapping[str, Any], world: World) -> Answer:
+def _state(job: Json | None, namespace: str, world: World) -> JobState:
+    """What a Job has come to; its events are read only when nothing started in time."""
+    if job is None:
+        return job_state(None, [], world.clock())
+    cluster, name, now = world.cluster(), str(job["metadata"]["name"]), world.clock()
+    pods = jobs.pods_of(cluster, namespace, name)
+    events: list[Json] = []
+    if is_late(job, pods, now):
+        events = jobs.warnings(cluster, namespace, [name, *(pod["metadata"]["name"] for pod in pods)])
+    return job_state(job, pods, now, events)
+
+
+def _record(wanted: Mapping[str, Any], world: World) -> bytes | None:
+    """What the ledger keeps of a Job that is gone."""
+    return world.ledger.get(str(wanted["keep"])) if "keep" in wanted else None
+
+
+def _snapshot(state: JobState, wanted: Mapping[str, Any], world: World, record: bytes | None) -> Answer:
     """The ConfigMap that AICR wrote goes to the ledger, and must agree with the wish."""
     _require_complete(state, wanted, world)
-    text = _collect(wanted, "snapshot.yaml", world)
+    text = record if record is not None else _collect(wanted, "snapshot.yaml", world)
     snapshot = read_snapshot(text)
     check_recorded("snapshot", snapshot.aicr_version, str(wanted["aicrVersion"]))
     check = confirm_criteria if wanted["purpose"] == "confirm" else check_criteria
@@ -116,23 +142,28 @@ def _snapshot(state: JobState, wanted: Mapping[str, Any], world: World) -> Answe
     return {"output": {"digest": snapshot.digest, "nodes": snapshot.node_count, "keptOut": kept_out}}
 
 
-def _render(state: JobState, wanted: Mapping[str, Any], world: World) -> Answer:
+def _render(state: JobState, wanted: Mapping[str, Any], world: World, _record: bytes | None) -> Answer:
+    state = blame_overrides(state, str(wanted.get("overrides", "")))
     _require_complete(state, wanted, world)
     return {"output": {"tag": wanted["tag"]}}
 
 
-def _validate(state: JobState, wanted: Mapping[str, Any], world: World) -> Answer:
-    """The report decides. Exit 8 with a report is a failed validation, not AICR's fault."""
+def _validate(state: JobState, wanted: Mapping[str, Any], world: World, record: bytes | None) -> Answer:
+    """The report decides. Exit 8 with a report is a failed validation, not AICR's fault.
+
+    It is kept when it is the last: an attempt that is made again writes another.
+    """
     found = jobs.config_map(world.cluster(), str(wanted["namespace"]), str(wanted["configMap"]))
-    report = _report(found)
+    report = record if record is not None else _report(found)
     if report is None:
         _require_complete(state, wanted, world)
         raise PipelineError(Reason.AICRInternal, f"Job {wanted['job']} ended well, but wrote no report.")
     result, problem = judge(report)
+    if problem is None:
+        _require_complete(state, wanted, world)
     world.ledger.put_same(str(wanted["keep"]), report)
     if problem is not None:
         raise PipelineError(Reason.RolloutFailed, problem)
-    _require_complete(state, wanted, world)
     return {"output": {**result.wire(), "repository": wanted["repository"]}}
 
 
@@ -152,13 +183,34 @@ def _collect(wanted: Mapping[str, Any], key: str, world: World) -> bytes:
 
 
 def _require_complete(state: JobState, wanted: Mapping[str, Any], world: World) -> None:
+    """Raise what a failed Job means: another attempt, or the end with the last words of its log."""
     if state.state == "complete":
         return
-    tail = ""
-    if state.pod and state.container:
-        tail = jobs.log_tail(world.cluster(), str(wanted["namespace"]), state.pod, state.container)
-    words = f". Its last words: {redact(tail)[-1500:]}" if tail else "."
+    tail = _last_words(state, wanted, world)
+    words = f". Its last words: {tail[-1500:]}" if tail else "."
+    if tries_again(state, PUSHING[str(wanted["purpose"])], _earlier(state, wanted, world)):
+        raise JobToTryAgainError(state.reason or Reason.AICRInternal, f"{state.message}{words}")
     raise PipelineError(state.reason or Reason.AICRInternal, f"{state.message}{words}")
+
+
+def _last_words(state: JobState, wanted: Mapping[str, Any], world: World) -> str:
+    """The end of the log, without what looks like a secret; kept in the ledger, since the Job goes in a day."""
+    if not state.pod or not state.container:
+        return ""
+    tail = redact(jobs.log_tail(world.cluster(), str(wanted["namespace"]), state.pod, state.container))
+    if tail and "logs" in wanted:
+        # The first look's words stay: a second one may find the log rotated.
+        world.ledger.put_once(f"{wanted['logs']}/{wanted['job']}.log", tail.encode(), "text/plain")
+    return tail
+
+
+def _earlier(state: JobState, wanted: Mapping[str, Any], world: World) -> list[JobState]:
+    """What became of the attempts before, as far as they are still there."""
+    if state.exit_code is None and not state.lost:
+        return []  # nothing that another attempt would be made for
+    namespace = str(wanted["namespace"])
+    found = jobs.earlier(world.cluster(), namespace, str(wanted["job"]))
+    return [_state(job, namespace, world) for job in found]
 
 
 def overdue(waiter: Waiter, now: datetime, words: str) -> Answer | None:
@@ -197,7 +249,14 @@ _LOOKS: Mapping[str, Callable[[Waiter, World], Answer | None]] = {
     "approval": _approval,
     "job": _job,
 }
-_PURPOSES: Mapping[str, Callable[[JobState, Mapping[str, Any], World], Answer]] = {
+#: The containers whose end may be the registry's doing.
+PUSHING: Mapping[str, frozenset[str]] = {
+    "snapshot": frozenset(),
+    "confirm": frozenset(),
+    "render": frozenset({"bundle"}),
+    "validate": frozenset({"aicr"}),
+}
+_PURPOSES: Mapping[str, Callable[[JobState, Mapping[str, Any], World, bytes | None], Answer]] = {
     "snapshot": _snapshot,
     "confirm": _snapshot,
     "render": _render,

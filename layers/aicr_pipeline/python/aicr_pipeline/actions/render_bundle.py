@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from aicr_pipeline.adapters import jobs
-from aicr_pipeline.adapters.cluster import Cluster
+from aicr_pipeline.actions.run_job import AicrJob, Login, JobPlace, run_pushing_job
+from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Inbox
+from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime
-from aicr_pipeline.adapters.waits import Waits
-from aicr_pipeline.clock import Clock, after
-from aicr_pipeline.decide.aicr_job import PushTarget, registry_secret, render_job
-from aicr_pipeline.decide.names import job_name
+from aicr_pipeline.decide.aicr_job import PushTarget, render_job
+from aicr_pipeline.decide.overrides import named
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.step import StepEvent
 
@@ -26,34 +25,32 @@ def render_bundle(
     step: StepEvent,
     config: ClusterConfig,
     inbox: Inbox,
-    cluster: Cluster,
+    registry: Destination,
     credentials: Credentials,
-    waits: Waits,
-    clock: Clock,
+    place: JobPlace,
 ) -> dict[str, Any]:
     """Start the render Job with a registry Secret of its own and wait for it.
 
-    The Secret's token carries this function's rights: pushing ``bundles/*`` and nothing else.
+    The Secret's token carries this function's rights: pushing ``bundles/*`` and nothing else. The tag is
+    the last thing AICR pushes, so a tag that is there is a bundle that is whole, and none is pushed twice.
     """
     run = str(step.input["run"])
     runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
     aicr = pinned(runtime, config.aicr)
-    registry = config.registry
-    repository = f"{registry.host}/{registry.prefix}/bundles/{config.cluster.name}"
+    repository = f"{config.registry.host}/{config.registry.prefix}/bundles/{config.cluster.name}"
+    bundles = registry.repository("bundles", config.cluster.name, Counters())
 
-    def build(attempt: int) -> dict[str, Any]:
-        target = PushTarget(f"{repository}:{bundle_tag(run, attempt)}", registry.plain_http)
-        return render_job(job_name(run, "render", attempt), run, aicr.image, runtime, target)
+    def build(name: str, attempt: int) -> dict[str, Any]:
+        target = PushTarget(f"{repository}:{bundle_tag(run, attempt)}", config.registry.plain_http)
+        return render_job(name, run, aicr.image, runtime, target)
 
-    started = jobs.start(cluster, build)
-    credentials.renew()  # a token near its end would not outlive the Job
-    user, password = credentials.get()
-    jobs.put_owned(cluster, registry_secret(started.job, registry.host, user, password), "secrets")
-    metadata = started.job["metadata"]
-    wanted = {
-        "namespace": metadata["namespace"],
-        "job": metadata["name"],
-        "purpose": "render",
-        "tag": bundle_tag(run, started.attempt),
-    }
-    return waits.register(step, "job", wanted, after(clock(), WAIT_SECONDS))
+    job = AicrJob(
+        run=run,
+        purpose="render",
+        wait_seconds=WAIT_SECONDS,
+        build=build,
+        wanted=lambda attempt: {"tag": bundle_tag(run, attempt), "overrides": named(runtime.spec.overrides)},
+        recorded=lambda attempt: bundles.head_manifest(bundle_tag(run, attempt)) is not None,
+        logs=f"resolves/{run}/jobs",
+    )
+    return run_pushing_job(step, job, place, Login(config.registry.host, credentials))

@@ -4,15 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aicr_pipeline.adapters import jobs
+from aicr_pipeline.actions.run_job import AicrJob, JobPlace, in_ledger, run_job
 from aicr_pipeline.adapters.cluster import Cluster, Json
-from aicr_pipeline.adapters.ledger import Inbox
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime
-from aicr_pipeline.adapters.waits import Waits
-from aicr_pipeline.clock import Clock, after
-from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, snapshot_job
+from aicr_pipeline.decide.aicr_job import snapshot_job
 from aicr_pipeline.decide.discovery import check_groups, may_overlap, selector_text, view_group
-from aicr_pipeline.decide.names import job_name
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.runtime import Criteria, NodeGroup, Placement
 from aicr_pipeline.model.step import StepEvent
@@ -22,7 +19,7 @@ WAIT_SECONDS = 2100
 
 
 def take_snapshot(
-    step: StepEvent, config: ClusterConfig, inbox: Inbox, cluster: Cluster, waits: Waits, clock: Clock
+    step: StepEvent, config: ClusterConfig, inbox: Inbox, ledger: Ledger, place: JobPlace
 ) -> dict[str, Any]:
     """Start the snapshot Job and wait for it; the sweeper keeps and judges what it wrote.
 
@@ -34,19 +31,19 @@ def take_snapshot(
     """
     run = str(step.input["run"])
     runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
-    kept_out = _check_nodes(cluster, runtime.spec.placement)
+    kept_out = _check_nodes(place.cluster, runtime.spec.placement)
     aicr = pinned(runtime, config.aicr)
     wanted = Wanted(
         run=run,
         purpose="snapshot",
-        keep=f"resolves/{run}/snapshot.yaml",
+        folder=f"resolves/{run}",
         image=aicr.image,
         aicr_version=aicr.version,
         nodes=runtime.spec.placement.accelerated,
         criteria=runtime.spec.criteria,
         kept_out=kept_out,
     )
-    return start_snapshot(step, wanted, cluster, waits, clock)
+    return start_snapshot(step, wanted, ledger, place)
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,12 @@ class Wanted:
     """A snapshot of a run.
 
     ``purpose`` (``snapshot`` before, ``confirm`` after the install) says how the sweeper judges it;
-    ``keep`` is the ledger key under which it is kept.
+    ``folder`` is where the ledger keeps it.
     """
 
     run: str
     purpose: str
-    keep: str
+    folder: str
     image: str
     aicr_version: str
     nodes: NodeGroup
@@ -68,27 +65,25 @@ class Wanted:
     kept_out: int = 0
 
 
-def start_snapshot(
-    step: StepEvent, wanted: Wanted, cluster: Cluster, waits: Waits, clock: Clock
-) -> dict[str, Any]:
+def start_snapshot(step: StepEvent, wanted: Wanted, ledger: Ledger, place: JobPlace) -> dict[str, Any]:
     """Start the snapshot Job, or find it started, and register the wait for it."""
-
-    def build(attempt: int) -> dict[str, Any]:
-        name = job_name(wanted.run, wanted.purpose, attempt)
-        return snapshot_job(name, wanted.run, wanted.image, wanted.nodes)
-
-    name = jobs.start(cluster, build).job["metadata"]["name"]
-    waiting = {
-        "namespace": SYSTEM_NAMESPACE,
-        "job": name,
-        "purpose": wanted.purpose,
-        "configMap": name,
-        "keep": wanted.keep,
+    told = {
         "aicrVersion": wanted.aicr_version,
         "criteria": wanted.criteria.wire(),
         "keptOut": wanted.kept_out,
     }
-    return waits.register(step, "job", waiting, after(clock(), WAIT_SECONDS))
+    keep = f"{wanted.folder}/snapshot.yaml"
+    job = AicrJob(
+        run=wanted.run,
+        purpose=wanted.purpose,
+        wait_seconds=WAIT_SECONDS,
+        build=lambda name, _attempt: snapshot_job(name, wanted.run, wanted.image, wanted.nodes),
+        wanted=lambda _attempt: told,
+        recorded=in_ledger(ledger, keep),
+        logs=f"{wanted.folder}/jobs",
+        keep=keep,
+    )
+    return run_job(step, job, place)
 
 
 def _check_nodes(cluster: Cluster, placement: Placement) -> int:

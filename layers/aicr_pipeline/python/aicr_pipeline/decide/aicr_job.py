@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicr_pipeline.decide.aicr_command import bundle_arguments, recipe_arguments, wish_of
+from aicr_pipeline.decide.names import run_label
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
@@ -18,6 +19,7 @@ from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
 SYSTEM_NAMESPACE = "aicr-system"
 VALIDATION_NAMESPACE = "aicr-validation"
 MANAGED_BY = "aicr-pipeline"
+RUN_LABEL = "aicr-pipeline.dev/run"
 #: Exit codes of the AICR CLI. 6 (unavailable) and 7 (rate limited) are retried and stall nothing.
 EXIT_REASONS: Mapping[int, Reason] = {
     2: Reason.AICRInvalidRequest,
@@ -55,7 +57,10 @@ def snapshot_job(name: str, run: str, image: str, accelerated: NodeGroup) -> dic
             {"name": "AICR_LOG_PREFIX", "value": "agent"},
             {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         ],
-        "resources": {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"cpu": "2", "memory": "8Gi"}},
+        "resources": {
+            "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi"},
+            "limits": {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "4Gi"},
+        },
         "securityContext": {
             "privileged": True,
             "allowPrivilegeEscalation": True,
@@ -136,6 +141,14 @@ def registry_secret(job: Mapping[str, Any], host: str, user: str, password: str)
     }
 
 
+def output_config_map(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The ConfigMap that AICR will write, of the Job's name, made ahead and owned by the Job.
+
+    AICR writes it with server-side apply, which leaves the owner of an object that is there.
+    """
+    return _owned(job, str(job["metadata"]["name"])) | {"apiVersion": "v1", "kind": "ConfigMap", "data": {}}
+
+
 def input_config_map(job: Mapping[str, Any], suffix: str, text: str) -> dict[str, Any]:
     """An input of the Job, owned by it. AICR reads any document of a ConfigMap under ``snapshot.<format>``.
 
@@ -163,7 +176,13 @@ def _pushing_pod(
     secret: str, account: str, before: list[dict[str, Any]], then: list[dict[str, Any]]
 ) -> dict[str, Any]:
     extra = {
-        "env": [{"name": "DOCKER_CONFIG", "value": "/auth"}, {"name": "HOME", "value": "/work"}],
+        # AICR leaves a folder `bundle` where it stands, and the root is read-only.
+        "workingDir": "/work",
+        "env": [
+            {"name": "DOCKER_CONFIG", "value": "/auth"},
+            {"name": "HOME", "value": "/work"},
+            {"name": "TMPDIR", "value": "/work"},
+        ],
         "resources": _SMALL,
         "securityContext": dict(_RESTRICTED),
         "volumeMounts": [
@@ -197,7 +216,7 @@ def _pushing_pod(
 
 
 def _job(name: str, namespace: str, run: str, deadline_seconds: int, pod: dict[str, Any]) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/managed-by": MANAGED_BY, "aicr-pipeline.dev/run": run[:63].strip("-_")}
+    labels = {"app.kubernetes.io/managed-by": MANAGED_BY, RUN_LABEL: run_label(run)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

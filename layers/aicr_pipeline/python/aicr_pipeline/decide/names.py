@@ -22,9 +22,23 @@ def execution_name(cluster: str, identity: str, number: int) -> str:
 
 
 def job_name(run: str, purpose: str, attempt: int) -> str:
-    """A Job's name, at most 63 characters: the run is cut, never the purpose."""
+    """A Job's name, at most 63 characters: the run is cut, never the purpose.
+
+    A run that is cut gets six hexes of its hash, since what tells two runs apart is their end.
+    """
     tail = f"-{purpose}-{attempt}"
-    return run.lower().replace("_", "-")[: 63 - len(tail)].strip("-") + tail
+    return _short(run.lower().replace("_", "-"), run, 63 - len(tail)) + tail
+
+
+def run_label(run: str) -> str:
+    """A run as the value of a label, at most 63 characters; differs for two runs."""
+    return _short(run, run, 63)
+
+
+def _short(text: str, identity: str, most: int) -> str:
+    if len(text) > most:
+        text = f"{text[: most - 7].strip('-_')}-{hashlib.sha256(identity.encode()).hexdigest()[:6]}"
+    return text.strip("-_")
 
 
 def request_id(rollout: str, index: int, release: str) -> str:
