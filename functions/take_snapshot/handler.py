@@ -7,10 +7,10 @@ from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import take_snapshot
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.step import StepEvent
-from aicr_pipeline.step import step_handler
+from aicr_pipeline.step import resolve_handler
 
 
-@step_handler
+@resolve_handler
 def handler(step: StepEvent) -> dict[str, Any]:
     """Start AICR's snapshot Job and register the wait."""
     return take_snapshot(

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     RegistryUnreachable = "RegistryUnreachable"
     RolloutRejected = "RolloutRejected"
     RolloutSuperseded = "RolloutSuperseded"
+    ResolveSuperseded = "ResolveSuperseded"
 
 
 #: What an item of "Roll out releases" may end with. The Map catches exactly these by name, so an
