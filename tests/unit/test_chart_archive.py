@@ -312,7 +312,7 @@ def test_tags_change_the_plus_and_nothing_else(version: str, tag: str) -> None:
     assert tag_of(version) == tag
 
 
-@pytest.mark.parametrize("version", ["", "a/b", "1 0", "-1", "x" * 129, "1.0\n"])
+@pytest.mark.parametrize("version", ["", "a/b", "1 0", "-1", "x" * 129, "1.0\n", "1.0.0_x"])
 def test_what_is_no_tag_is_refused(version: str) -> None:
     with pytest.raises(PipelineError):
         tag_of(version)

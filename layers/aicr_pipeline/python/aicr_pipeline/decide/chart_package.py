@@ -106,7 +106,8 @@ def tag_of(version: str) -> str:
         ``ChartSourceUnsupported`` when no registry would take the result.
     """
     tag = version.replace("+", "_")
-    if not _TAG.fullmatch(tag):
+    # No semantic version has an underscore; taken as it is, two versions would share a tag.
+    if "_" in version or not _TAG.fullmatch(tag):
         raise PipelineError(
             Reason.ChartSourceUnsupported,
             f"Version {version!r} cannot be a registry tag; ask the chart's publisher for another version.",
