@@ -57,6 +57,7 @@ NAMESPACES = _core("namespaces")
 SECRETS = _core("secrets")
 CONFIG_MAPS = _core("configmaps")
 SERVICE_ACCOUNTS = _core("serviceaccounts")
+RESOURCE_QUOTAS = _core("resourcequotas")
 PODS = _core("pods")
 NODES = _core("nodes")
 EVENTS = _core("events")
@@ -89,6 +90,7 @@ BUILTIN: tuple[Resource, ...] = (
     ),
     Resource(SECRETS, "Secret", "secret", selectable=("type",)),
     Resource(CONFIG_MAPS, "ConfigMap", "configmap", short_names=("cm",)),
+    Resource(RESOURCE_QUOTAS, "ResourceQuota", "resourcequota", status=True, short_names=("quota",)),
     Resource(SERVICE_ACCOUNTS, "ServiceAccount", "serviceaccount", short_names=("sa",)),
     Resource(
         PODS,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from local.kube import admission, crds, errors, fieldmanager, podsecurity
+from local.kube import admission, crds, errors, fieldmanager, podsecurity, quota
 from local.kube.deletion import Collector
 from local.kube.fieldmanager import Writer
 from local.kube.fieldsets import Shape
@@ -25,6 +25,7 @@ from local.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
     PODS,
+    RESOURCE_QUOTAS,
     SERVICE_ACCOUNTS,
     Ref,
     Registry,
@@ -378,6 +379,10 @@ class Store:
                 )
                 raise errors.forbidden("", ref.plural, name_of(obj), why)
             podsecurity.admit(obj, namespace)
+        if ref in quota.COUNTED:
+            for _, limit in self.storage.items(self.registry.get(RESOURCE_QUOTAS).storage_key, name):
+                others = [other for _, other in self.storage.items(resource.storage_key, name)]
+                quota.admit(ref, obj, limit, others)
 
 
 def _recorded(obj: Object) -> None:

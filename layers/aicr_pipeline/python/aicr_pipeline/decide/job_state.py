@@ -287,7 +287,7 @@ def _is_older(found: Mapping[str, Any], age: timedelta, now: datetime) -> bool:
 
 def _has_started(status: Mapping[str, Any]) -> bool:
     state = status.get("state") or {}
-    return bool(state.get("running") or state.get("terminated"))
+    return state.get("running") is not None or state.get("terminated") is not None
 
 
 def _container_statuses(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
