@@ -35,7 +35,7 @@ class Options:
     """What one run is told.
 
     ``approver`` takes the place of the first configured approver; ``bundle`` is a folder that AICR
-    rendered, ``charts`` a folder of real archives.
+    rendered, ``charts`` a folder of real archives, ``snapshot`` a file that AICR took.
     """
 
     cluster_file: Path
@@ -44,6 +44,7 @@ class Options:
     charts: Path | None = None
     approver: str | None = None
     scenario: Scenario | None = None
+    snapshot: Path | None = None
 
 
 class LocalPipeline:
@@ -124,6 +125,8 @@ class LocalPipeline:
         environment = default_environment() | {"AICR_STANDIN_VERSION": self.config.aicr.version}
         if options.bundle is not None:
             environment["AICR_SAMPLE_BUNDLE"] = str(options.bundle.resolve())
+        if options.snapshot is not None:
+            environment["AICR_SAMPLE_SNAPSHOT"] = str(options.snapshot.resolve())
         kubelet = Kubelet(
             self.kube.store,
             workdir=workdir / "kubelet",

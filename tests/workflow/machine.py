@@ -93,8 +93,9 @@ def machine(
     cluster: Path = ROOT / "clusters" / "demo.yaml",
     bundle: Path | None = None,
     scenario: Scenario | None = None,
+    snapshot: Path | None = None,
 ) -> Iterator[Machine]:
     """A machine for the length of a test."""
-    options = Options(cluster, workdir, bundle=bundle, approver="x", scenario=scenario)
+    options = Options(cluster, workdir, bundle=bundle, approver="x", scenario=scenario, snapshot=snapshot)
     with LocalPipeline(options) as pipeline:
         yield Machine(pipeline)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from local.argocd.installed import controller
 from local.kube import NODES
 from tests.workflow.machine import Machine, machine, runtime
 
@@ -104,9 +105,27 @@ GROUP, ANYTHING = "eks.amazonaws.com/nodegroup", {"operator": "Exists"}
             "CriteriaConflict",
             "spec.criteria.accelerator is 'gb200', the snapshot says h100",
         ),
-        ({"overrides": {"no-such-component": {"a": 1}}}, "AICRInvalidRequest", "no-such-component"),
+        (
+            {"overrides": {"no-such-component": {"a": 1}}},
+            "InvalidOverride",
+            "refuses one of spec.overrides.no-such-component.a",
+        ),
+        (
+            {"overrides": {"aws-ebs-csi-driver": {"controller.nodeSelector": {"pool": "mine"}}}},
+            "InvalidOverride",
+            "spec.overrides.aws-ebs-csi-driver.controller.nodeSelector.pool",
+        ),
     ],
-    ids=["no node", "overlap", "taints", "system taints", "two kinds", "criteria", "unknown component"],
+    ids=[
+        "no node",
+        "overlap",
+        "taints",
+        "system taints",
+        "two kinds",
+        "criteria",
+        "unknown component",
+        "placement has the last word",
+    ],
 )
 def test_wish_that_the_cluster_or_aicr_refuses(
     running: Machine, spec: dict[str, Any], reason: str, words: str
@@ -126,12 +145,25 @@ def test_same_wish_same_digest_and_one_value_changes_it(running: Machine) -> Non
     # The second mirror found every chart: nothing was pushed, in at most two requests a chart.
     assert {chart["status"] for chart in again.output["mirror"]} == {"unchanged"}
     assert max(chart["requests"] for chart in again.output["mirror"]) <= 2
-    other = running.resolve(runtime(paused=True, overrides={"gpu-operator": {"driver.enabled": False}}))
+    overrides = {"gpu-operator": {"driver.enabled": False}, "aws-efa": {"enabled": False}}
+    other = running.resolve(runtime(paused=True, overrides=overrides))
+    assert other.status == "SUCCEEDED", other.cause
     assert other.output["plan"]["digest"] != first.output["plan"]["digest"]
     plan = json.loads(running.pipeline.ledger(f"plans/{other.output['plan']['digest'][7:]}.json") or b"")
     values = {release["name"]: release.get("values") for release in plan["desiredState"]["releases"]}
     assert values["gpu-operator"]["driver"]["enabled"] is False
+    assert "aws-efa" not in values
+    assert len(values) == 16
     assert running.pipeline.aws.executions(running.pipeline.machine("rollout")) == []
+
+
+def test_an_engine_that_is_too_old(running: Machine) -> None:
+    store, namespace = running.pipeline.kube.store, running.pipeline.config.engine.namespace
+    store.apply(controller(namespace, "quay.io/argoproj/argocd:v2.14.11"), namespace)
+    ended = running.resolve(runtime(paused=True) + b"# on an old engine\n")
+    store.apply(controller(namespace), namespace)
+    assert (ended.status, ended.error) == ("FAILED", "EngineMissing")
+    assert "Argo CD v2.14.11; 3.1 or later is needed" in (ended.cause or "")
 
 
 def test_history_stays_small(running: Machine) -> None:

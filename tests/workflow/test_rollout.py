@@ -1,11 +1,8 @@
 """Rollouts that do not go straight, on a whole machine: each ends in its reason, in words for a person."""
 
 import base64
-import hashlib
 import json
 import re
-import shutil
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from aicr_pipeline.clock import now, rfc3339
-from aicr_pipeline.decide.bundle import check_checksums
 
 from local.argocd import Fault, Scenario
 from local.kube import APPLICATIONS, ROLE_BINDINGS, SECRETS
@@ -136,73 +132,3 @@ def test_foreign_application_is_never_adopted(tmp_path: Path) -> None:
         assert [a["metadata"]["name"] for a in running.pipeline.kube.store.list(APPLICATIONS, "argocd")] == [
             "cert-manager"
         ]
-
-
-def _change_value(folder: Path) -> None:
-    values = folder / "003-cert-manager" / "values.yaml"
-    values.write_text(values.read_text() + "surprise: true\n")
-
-
-def _drop_line(folder: Path) -> None:
-    sums = folder / "checksums.txt"
-    sums.write_text("".join(line for line in sums.read_text().splitlines(True) if "003-" not in line))
-
-
-def _other_namespace(folder: Path) -> None:
-    info = folder / "bundle-info.yaml"
-    document = yaml.safe_load(info.read_text())
-    document["layout"]["releases"][2]["namespace"] = "somewhere-else"
-    info.write_text(yaml.safe_dump(document))
-    _sum_again(folder)
-
-
-def _unreadable_chart(folder: Path) -> None:
-    (folder / "006-nodewright-customizations" / "Chart.yaml").write_text("name: [\n")
-    _sum_again(folder)
-
-
-def _sum_again(folder: Path) -> None:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "checksums.txt"]
-    lines = (
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in files
-    )
-    (folder / "checksums.txt").write_text("".join(lines))
-
-
-@pytest.mark.xdist_group("rollout-b")
-def test_bad_bundles_are_refused_naming_the_file_or_release(captured: Path, tmp_path: Path) -> None:
-    cases: dict[str, tuple[Callable[[Path], None], str, str]] = {
-        "changed file": (_change_value, "BundleInvalid", "003-cert-manager/values.yaml"),
-        "missing checksum": (_drop_line, "BundleInvalid", "003-cert-manager/"),
-        "unreadable chart": (_unreadable_chart, "ChartInvalid", "nodewright-customizations"),
-    }
-    origin = captured / "h100-eks-ubuntu-training-kubeflow" / "bundle-helm"
-    folder = tmp_path / "bundle"
-    shutil.copytree(origin, folder)
-    cluster = ROOT / "clusters" / "captured.yaml"
-    with machine(tmp_path / "work", cluster=cluster, bundle=folder) as running:
-        for name, (spoil, reason, words) in cases.items():
-            _restore(origin, folder)
-            spoil(folder)
-            ended = running.resolve(runtime() + f"# {name}\n".encode())
-            assert (ended.status, ended.error) == ("FAILED", reason), (name, ended.cause)
-            assert words in (ended.cause or ""), name
-            assert _plans(running) == [], name
-    with machine(tmp_path / "other", bundle=folder) as running:
-        # The demo's namespaces have no `skyhook`; and its pin is another version than the bundle's.
-        _restore(origin, folder)
-        ended = running.resolve(runtime())
-        assert ended.error == "AICRVersionMismatch"
-
-
-def _restore(origin: Path, folder: Path) -> None:
-    shutil.rmtree(folder)
-    shutil.copytree(origin, folder)
-    for path in folder.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    check_checksums({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
-
-
-def _plans(running: Machine) -> list[str]:
-    s3, bucket = running.pipeline.aws.client("s3"), running.pipeline.aws.outputs["LedgerBucket"]
-    return [item["Key"] for item in s3.list_objects_v2(Bucket=bucket, Prefix="plans/").get("Contents", [])]
