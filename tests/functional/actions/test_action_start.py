@@ -264,7 +264,7 @@ def announce(place: Place, version: str, made: Plan = PLAN, **state: Any) -> dic
     given = {
         "runtimeVersion": version,
         "run": "run-1",
-        "plan": {"digest": made.desired_state_digest},
+        "plan": {"digest": made.desired_state_digest, "releases": 2},
         **state,
     }
     taken = step("Announce plan", input=given, token=None)
@@ -279,7 +279,10 @@ def test_announced_twice_is_one_target(place: Place) -> None:
     assert announce(place, version) == announce(place, version) == READY
     fact = {"plan": PLAN.desired_state_digest, "runtimeVersion": version, "run": "run-1"}
     assert place.coordination.fact(TARGET) == fact
-    assert place.events.details("Plan Ready") == [{"cluster": "demo", **fact}] * 2
+    assert (
+        place.events.details("Plan Ready")
+        == [{"cluster": "demo", "releases": 2, "trigger": "submission", **fact}] * 2
+    )
 
 
 @pytest.mark.parametrize("trigger", ["submission", "schedule", "hand"])

@@ -39,8 +39,10 @@ def announce_plan(
     because = _nothing_new(digest, run, trigger_of(step.input), ledger, coordination)
     if because is not None:
         return {"announced": False, "event": PLAN_UNCHANGED, "because": because}
-    coordination.put_fact(TARGET, {"plan": digest, "runtimeVersion": version, "run": run})
-    bus.announce(PLAN_READY, {"plan": digest, "runtimeVersion": version, "run": run})
+    target = {"plan": digest, "runtimeVersion": version, "run": run}
+    coordination.put_fact(TARGET, target)
+    more = {"releases": step.input["plan"]["releases"], "trigger": trigger_of(step.input)}
+    bus.announce(PLAN_READY, target | more)
     return {"announced": True, "event": PLAN_READY}
 
 

@@ -20,12 +20,12 @@ def schedule_expression(text: str) -> str:
     ValueError
         When it is none, or may come more often than once an hour.
     """
-    rate = _RATE.match(text)
+    rate = _RATE.fullmatch(text)
     if rate is not None:
         if (rate[1] == "1") == rate[2].endswith("s"):
             raise ValueError("a rate of 1 has a singular unit, any other a plural")
         return text
-    cron = _CRON.match(text)
+    cron = _CRON.fullmatch(text)
     if cron is None:
         raise ValueError("expected rate(<n> hours), rate(<n> days) or cron(<six fields>), at most hourly")
     minute, hour, day, month, weekday, year = cron.groups()
