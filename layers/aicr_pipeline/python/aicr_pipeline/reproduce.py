@@ -8,6 +8,7 @@ something that exactness needs, which is named.
 import argparse
 import json
 import re
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -148,8 +149,8 @@ def _told(made: Rendering, folder: Path) -> list[str]:
     return [
         f"written     {folder}: read README.md, run command.sh",
         f"image       {made.image}",
-        f"recipe      aicr {' '.join(made.recipe)}",
-        f"bundle      aicr {' '.join(made.bundle)}",
+        f"recipe      aicr {shlex.join(made.recipe)}",
+        f"bundle      aicr {shlex.join(made.bundle)}",
     ]
 
 
