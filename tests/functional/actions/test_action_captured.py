@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline import reproduce
 from aicr_pipeline.actions.mirror_chart import mirror_chart
 from aicr_pipeline.actions.read_bundle import read_bundle
 from aicr_pipeline.actions.write_plan import write_plan
@@ -22,7 +23,7 @@ from local.aicr.bundle import checksums
 from local.pipeline import wanted_charts
 from local.registry import LocalRegistry, TokenIssuer
 from local.upstream import UpstreamCharts
-from tests.functional.actions.support import Place, step
+from tests.functional.actions.support import LEDGER, Place, step
 from tests.unit.test_bundle_captured import FIRST, PROFILES
 from tests.workflow.machine import ROOT
 
@@ -150,3 +151,23 @@ def test_one_digest_for_what_does_not_matter(resolver: Resolver) -> None:
     _, another = resolver.resolve(changed_value, resolver.snapshot(), **wish)
     assert another["desiredStateDigest"] != first["desiredStateDigest"]
     assert len(resolver.place.ledger_keys("plans/")) == 2
+
+
+def test_what_a_run_leaves_is_enough_to_render_its_plan_again(
+    resolver: Resolver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = resolver.bundle(FIRST)
+    _, plan = resolver.resolve(files, resolver.snapshot(), **wish_of(files))
+    monkeypatch.setattr("aicr_pipeline.adapters.aws.client", lambda _: resolver.place.s3)
+    line = [plan["desiredStateDigest"], "--ledger", LEDGER, "--dir", str(tmp_path / "again")]
+    bundle = resolver.captured / FIRST / "bundle-helm"
+    assert reproduce.main([*line, "--bundle", str(bundle), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["equal"], said["differences"], said["notes"]) == (True, [], [])
+    assert said["rendering"]["missing"] == []
+    for name in ("recipe.yaml", "content.sha256"):
+        assert (tmp_path / "again" / name).is_file()
+    run = plan["recorded"]["run"]
+    assert (tmp_path / "again" / "runtime.yaml").read_bytes() == resolver.place.ledger.get(
+        f"resolves/{run}/runtime.yaml"
+    )
