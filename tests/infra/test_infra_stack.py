@@ -245,7 +245,7 @@ def test_credentials_are_refreshed_only_where_they_are_ours(demo: Stack, private
         return {schedule["Properties"]["ScheduleExpression"] for schedule in found}
 
     assert rates(demo) == {"rate(1 minute)", "rate(6 hours)", "cron(17 * * * ? *)"}
-    assert rates(private) == {"rate(1 minute)"}
+    assert rates(private) == {"rate(1 minute)", "cron(0 6 * * ? *)"}
     assert "A rollout is about to start" not in rules(private)
 
 

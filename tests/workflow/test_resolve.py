@@ -139,7 +139,8 @@ def test_same_wish_same_digest_and_one_value_changes_it(running: Machine) -> Non
     # Paused: resolved, but nothing is rolled out.
     first = running.resolve(runtime(paused=True))
     assert first.status == "SUCCEEDED", first.cause
-    assert first.output["announcement"] == {"announced": False, "because": "spec.paused is true"}
+    paused = {"announced": False, "event": "Plan Paused", "because": "spec.paused is true"}
+    assert first.output["announcement"] == paused
     again = running.resolve(runtime(paused=True) + b"# submitted again\n")
     assert again.output["plan"] == first.output["plan"] | {"isNew": False}
     # The second mirror found every chart: nothing was pushed, in at most two requests a chart.
