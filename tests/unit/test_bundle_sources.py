@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.samples import refused
+from tests.unit.test_bundle import read
 
 # upstream.env
 
@@ -17,7 +18,7 @@ from tests.unit.samples import refused
     ("text", "found"),
     [
         ("CHART='a'\nREPO='https://r'\nVERSION='1'\n", ("a", "https://r", "1")),
-        ('CHART="a b"\nREPO=https://r\nVERSION=v1.0.0+x', ("a b", "https://r", "v1.0.0+x")),
+        ('CHART="ab"\nREPO=https://r\nVERSION=v1.0.0+x', ("ab", "https://r", "v1.0.0+x")),
         ("# note\n\nVERSION=1\nCHART=oci://h/p/c\nREPO=''\n", ("oci://h/p/c", "", "1")),
         ("CHART=oci://h/c\nVERSION=1", ("oci://h/c", "", "1")),
         ("CHART='it'\\''s'\nREPO=https://r\nVERSION=1", ("it's", "https://r", "1")),
@@ -112,3 +113,35 @@ def test_merging_again_changes_nothing(base: dict[str, Any], over: dict[str, Any
     assert merge({}, over) == over
     assert merge(base, {}) == base
     assert set(once) == set(base) | set(over)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"001-app/upstream.env": b"CHART='a\xff'\n"}, "001-app/upstream.env is not UTF-8 text"),
+        (
+            {"001-app/upstream.env": b"CHART=app\nREPO=https://a.example\nVERSION='1 2'\n"},
+            "line 3: VERSION holds",
+        ),
+        ({"001-app/upstream.env": b"CHART=$(id)\n"}, "line 1: CHART holds a character"),
+        (
+            {"recipe.yaml": b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: true}"},
+            "componentRefs",
+        ),
+        (
+            {
+                "recipe.yaml": b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: [{name: a}, {name: a}]}"
+            },
+            "componentRefs is not a list of components, each with a name of its own",
+        ),
+        (
+            {
+                "recipe.yaml": b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: [{name: app, namespace: 1}]}"
+            },
+            "component app: namespace is int, not text",
+        ),
+    ],
+)
+def test_nothing_is_guessed(changes: dict[str, bytes | None], said: str) -> None:
+    with refused(Reason.BundleInvalid, said):
+        read(**changes)

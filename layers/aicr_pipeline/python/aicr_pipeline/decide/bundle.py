@@ -28,6 +28,8 @@ MOST_VALUES_BYTES = 256 << 10
 
 _FOLDER = re.compile(rf"^(\d{{3}})-({_NAME.pattern})$")
 _CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
+#: What no chart, address or version holds, and a shell may read as something else.
+_NO_WORD = re.compile(r"[\s\x00-\x1f\x7f$`\\]")
 #: Which files of a release folder the content digest covers; the rest changes with umask or node count.
 _CONTENT = re.compile(
     r"^\d{3}-[^/]+/(values\.yaml|cluster-values\.yaml|upstream\.env|Chart\.yaml|(templates|charts)/.+)$"
@@ -113,7 +115,7 @@ def check_checksums(files: Mapping[str, bytes]) -> None:
     if CHECKSUMS not in files:
         raise _invalid(f"{CHECKSUMS} is missing, so nothing in the bundle can be believed")
     listed: dict[str, str] = {}
-    for number, line in enumerate(files[CHECKSUMS].decode(errors="replace").splitlines(), 1):
+    for number, line in enumerate(_decoded(files[CHECKSUMS], CHECKSUMS).splitlines(), 1):
         match = _CHECKSUM_LINE.match(line)
         if match is None:
             raise _invalid(f"{CHECKSUMS} line {number} is not '<sha256>  <path>'")
@@ -170,6 +172,8 @@ def parse_upstream_env(text: str, folder: str) -> UpstreamSource:
         key, equals, value = words[0].partition("=") if len(words) == 1 else ("", "", "")
         if not equals or key not in {"CHART", "REPO", "VERSION"} or key in found:
             raise _invalid(f"{folder}/upstream.env line {number} is not one of CHART=, REPO=, VERSION=")
+        if _NO_WORD.search(value):
+            raise _invalid(f"{folder}/upstream.env line {number}: {key} holds a character that it cannot")
         found[key] = value
     for key in ("CHART", "VERSION"):
         if not found.get(key):
@@ -248,7 +252,8 @@ def _from_info(info: dict[str, Any]) -> Iterable[_Entry]:
             raise _invalid(f"{where} has no name or path")
         if not _NAME.fullmatch(name):
             raise _invalid(f"{where}: {name!r} is no release name of at most 53 characters")
-        yield _Entry(folder.strip("/"), name, _text(release, "component"), _text(release, "namespace"))
+        component, namespace = _text(release, "component", where), _text(release, "namespace", where)
+        yield _Entry(folder.strip("/"), name, component, namespace)
 
 
 def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) -> BundledRelease:
@@ -271,7 +276,8 @@ def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) 
             name: data for name, data in own.items() if name != "install.sh" and name != "cluster-values.yaml"
         }
         return BundledRelease(entry.name, component, namespace, entry.folder, None, None, chart)
-    source = parse_upstream_env(own["upstream.env"].decode(errors="replace"), entry.folder)
+    text = _decoded(own["upstream.env"], f"{entry.folder}/upstream.env")
+    source = parse_upstream_env(text, entry.folder)
     values = merge(
         _values(own, entry.folder, "values.yaml"), _values(own, entry.folder, "cluster-values.yaml")
     )
@@ -286,17 +292,29 @@ def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) 
 
 
 def _component(recipe: dict[str, Any], entry: _Entry) -> tuple[str, str]:
-    listed = recipe.get("componentRefs")
-    found = [ref for ref in (listed if isinstance(listed, list) else []) if isinstance(ref, dict)]
-    refs = {ref["name"]: ref for ref in found if isinstance(ref.get("name"), str)}
+    refs = _component_refs(recipe)
     names = [entry.component] if entry.component else [entry.name]
     names += [entry.name.removesuffix(suffix) for suffix in _SUFFIXES if entry.name.endswith(suffix)]
     ref = next((refs[name] for name in names if name in refs), None)
     component = entry.component or (str(ref["name"]) if ref else entry.name)
-    namespace = entry.namespace or (ref or {}).get("namespace")
-    if not isinstance(namespace, str) or not namespace:
+    namespace = entry.namespace or _text(ref or {}, "namespace", f"{RECIPE}: component {component}")
+    if namespace is None:
         raise _invalid(f"release {entry.name}: neither {BUNDLE_INFO} nor the recipe names its namespace")
     return component, namespace
+
+
+def _component_refs(recipe: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The recipe's components by name."""
+    listed = recipe.get("componentRefs")
+    found: dict[str, dict[str, Any]] = {}
+    for ref in [] if listed is None else listed if isinstance(listed, list) else [listed]:
+        name = ref.get("name") if isinstance(ref, dict) else None
+        if not isinstance(name, str) or name in found:
+            raise _invalid(
+                f"{RECIPE}: componentRefs is not a list of components, each with a name of its own"
+            )
+        found[name] = ref
+    return found
 
 
 def _values(own: Mapping[str, bytes], folder: str, name: str) -> dict[str, Any]:
@@ -332,6 +350,14 @@ def _distinct(releases: tuple[BundledRelease, ...]) -> None:
             raise _invalid(f"release {name} stands twice")
 
 
+def _decoded(data: bytes, name: str) -> str:
+    """A file's text; none of it is guessed."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise _invalid(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
 def _at(mapping: Mapping[str, Any], *path: str) -> Any:
     """What stands at the path, None where it does not lead."""
     found: Any = mapping
@@ -340,9 +366,12 @@ def _at(mapping: Mapping[str, Any], *path: str) -> Any:
     return found
 
 
-def _text(mapping: Mapping[str, Any], key: str) -> str | None:
+def _text(mapping: Mapping[str, Any], key: str, where: str) -> str | None:
+    """Text, None when it is absent or empty; anything else is refused."""
     value = mapping.get(key)
-    return value if isinstance(value, str) and value else None
+    if value is not None and not isinstance(value, str):
+        raise _invalid(f"{where}: {key} is {type(value).__name__}, not text")
+    return value or None
 
 
 def _invalid(what: str) -> PipelineError:
