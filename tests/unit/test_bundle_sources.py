@@ -115,31 +115,18 @@ def test_merging_again_changes_nothing(base: dict[str, Any], over: dict[str, Any
     assert set(once) == set(base) | set(over)
 
 
+HEADER = b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: "
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"001-app/upstream.env": b"CHART='a\xff'\n"}, "001-app/upstream.env is not UTF-8 text"),
-        (
-            {"001-app/upstream.env": b"CHART=app\nREPO=https://a.example\nVERSION='1 2'\n"},
-            "line 3: VERSION holds",
-        ),
-        ({"001-app/upstream.env": b"CHART=$(id)\n"}, "line 1: CHART holds a character"),
-        (
-            {"recipe.yaml": b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: true}"},
-            "componentRefs",
-        ),
-        (
-            {
-                "recipe.yaml": b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: [{name: a}, {name: a}]}"
-            },
-            "componentRefs is not a list of components, each with a name of its own",
-        ),
-        (
-            {
-                "recipe.yaml": b"{apiVersion: aicr.run/v1, kind: RecipeResult, componentRefs: [{name: app, namespace: 1}]}"
-            },
-            "component app: namespace is int, not text",
-        ),
+        ({"001-app/upstream.env": b"CHART=app\nVERSION='1 2'\n"}, "line 2: VERSION holds a space"),
+        ({"001-app/upstream.env": b"CHART='app\t'\n"}, "line 1: CHART holds a space"),
+        ({"recipe.yaml": HEADER + b"true}"}, "componentRefs is not a list of components"),
+        ({"recipe.yaml": HEADER + b"[{name: a}, {name: a}]}"}, "each with a name of its own"),
+        ({"recipe.yaml": HEADER + b"[{name: app, namespace: 1}]}"}, "app: namespace is int, not text"),
     ],
 )
 def test_nothing_is_guessed(changes: dict[str, bytes | None], said: str) -> None:

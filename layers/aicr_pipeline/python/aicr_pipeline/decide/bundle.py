@@ -28,8 +28,7 @@ MOST_VALUES_BYTES = 256 << 10
 
 _FOLDER = re.compile(rf"^(\d{{3}})-({_NAME.pattern})$")
 _CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64})  (\S.*)$")
-#: What no chart, address or version holds, and a shell may read as something else.
-_NO_WORD = re.compile(r"[\s\x00-\x1f\x7f$`\\]")
+_NO_WORD = re.compile(r"[\s\x00-\x1f\x7f]")
 #: Which files of a release folder the content digest covers; the rest changes with umask or node count.
 _CONTENT = re.compile(
     r"^\d{3}-[^/]+/(values\.yaml|cluster-values\.yaml|upstream\.env|Chart\.yaml|(templates|charts)/.+)$"
@@ -173,7 +172,7 @@ def parse_upstream_env(text: str, folder: str) -> UpstreamSource:
         if not equals or key not in {"CHART", "REPO", "VERSION"} or key in found:
             raise _invalid(f"{folder}/upstream.env line {number} is not one of CHART=, REPO=, VERSION=")
         if _NO_WORD.search(value):
-            raise _invalid(f"{folder}/upstream.env line {number}: {key} holds a character that it cannot")
+            raise _invalid(f"{folder}/upstream.env line {number}: {key} holds a space or control character")
         found[key] = value
     for key in ("CHART", "VERSION"):
         if not found.get(key):
