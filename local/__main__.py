@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
             charts=options.charts,
             approver=options.approve,
             work=_ROOT / "build" / "local",
+            runtime=options.runtime,
         ),
         options.runtime,
         options.out,

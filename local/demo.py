@@ -42,9 +42,10 @@ def options(
     charts: Path | None,
     approver: str | None,
     work: Path,
+    runtime: Path,
 ) -> Options:
     """Options of one run, with a folder of its own under ``work``."""
-    return Options(cluster_file, fresh_workdir(work), bundle, charts, approver)
+    return Options(cluster_file, fresh_workdir(work), bundle, charts, approver, runtime=runtime)
 
 
 def run(job: Job, console: Console) -> int:

@@ -26,8 +26,11 @@ from local.kube import KubeServer, argocd_crds
 from local.kubelet import Kubelet, KubeletSettings
 from local.kubelet.settings import default_environment
 from local.nodes import add_nodes
+from local.real_aicr import fitted, real_aicr
 from local.registry import LocalRegistry, TokenIssuer
 from local.upstream import UpstreamCharts
+
+_SAMPLE = Path(__file__).parent / "samples" / "clusterruntime.yaml"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Options:
     approver: str | None = None
     scenario: Scenario | None = None
     snapshot: Path | None = None
+    #: The wish that a real AICR is tried with.
+    runtime: Path = _SAMPLE
 
 
 class LocalPipeline:
@@ -74,17 +79,21 @@ class LocalPipeline:
 
     def _start(self) -> None:
         options, workdir = self.options, self.options.workdir
+        real = real_aicr(options.runtime, workdir / "rendered")
+        rendered = real.bundle if real else options.bundle
         assembly = synthesize(options.cluster_file)
         stack = f"aicr-pipeline-{self.config.cluster.name}"
         template = json.loads((assembly / f"{stack}.template.json").read_text())
         issuer = TokenIssuer()
         self.registry = self._stack.enter_context(LocalRegistry(issuer))
-        upstream = self._stack.enter_context(UpstreamCharts(wanted_charts(options.bundle), options.charts))
+        upstream = self._stack.enter_context(UpstreamCharts(wanted_charts(rendered), options.charts))
         identities = Identities()
         self.kube = self._stack.enter_context(KubeServer(authenticate=identities.authenticate))
         self.config = localized(
             self.config, options.approver, self.registry.host, upstream.upstreams, self.kube.url
         )
+        if real is not None:
+            self.config = ClusterConfig.model_validate_json(json.dumps(fitted(self.config.wire(), real)))
         settings = workdir / "cluster"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "cluster.json").write_text(json.dumps(self.config.wire()))

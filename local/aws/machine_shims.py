@@ -3,6 +3,7 @@
 - StartExecution on a version or an alias; versions and aliases in Describe and List.
 - StopExecution and a machine's TimeoutSeconds end an execution that waits for a task token.
 - The context object's Execution has a RedriveCount, as on AWS (0: nothing here can be redriven).
+- A state that is retried waits with a token of its own: moto's would be the answered one, and fail at once.
 - SendTask*: the cause of a failure is kept, a settled or dead token says TaskTimedOut or TaskDoesNotExist.
 """
 
@@ -22,6 +23,23 @@ def install(patches: Patches) -> None:
     _install_stop(patches)
     _install_tokens(patches)
     _install_redrive_count(patches)
+    _install_retry_tokens(patches)
+
+
+def _install_retry_tokens(patches: Patches) -> None:
+    from moto.stepfunctions.parser.asl.component.common.retry.retry_outcome import RetryOutcome
+    from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
+
+    original: Any = ExecutionState._handle_retry
+
+    def handle_retry(state: Any, env: Any, failure_event: Any) -> Any:
+        outcome = original(state, env, failure_event)
+        context = env.states.context_object
+        if outcome == RetryOutcome.CanRetry and "Task" in context.context_object_data:
+            env.callback_pool_manager.add(context.update_task_token())
+        return outcome
+
+    patches.replace(ExecutionState, "_handle_retry", handle_retry)
 
 
 def _install_redrive_count(patches: Patches) -> None:

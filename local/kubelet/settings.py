@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local.aicr.chosen import BINARY, COMMANDS, command_line
+
 _ROOT = Path(__file__).resolve().parents[2]
-_PASSED = ("PATH", "LANG", "AICR_SAMPLE_BUNDLE")
+_PASSED = ("PATH", "LANG", "AICR_SAMPLE_BUNDLE", BINARY, COMMANDS)
 
 
 def default_commands() -> dict[str, tuple[str, ...]]:
-    """What ``aicr`` is here: the program ``AICR_BIN`` names, else the stand-in."""
-    binary = os.environ.get("AICR_BIN")
+    """What ``aicr`` is here: the stand-in, or where ``AICR_BIN`` names the real one, what chooses."""
+    chosen = "local.aicr.chosen" if os.environ.get(BINARY) else "local.aicr"
     return {
-        "aicr": tuple(shlex.split(binary)) if binary else (sys.executable, "-m", "local.aicr"),
+        "aicr": (sys.executable, "-m", chosen),
         "aicr-validator": (sys.executable, "-m", "local.aicr.validator"),
     }
 
@@ -30,6 +32,8 @@ def entrypoint(image: str) -> str:
 def default_environment() -> dict[str, str]:
     """What every container sees of this process's environment, and where Python finds the stand-in."""
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    if binary := passed.get(BINARY):
+        passed[BINARY] = shlex.join(command_line(binary))  # Jobs run in folders of their own
     return {**passed, "PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 
 

@@ -220,3 +220,23 @@ def test_plain_executions_have_no_redrive_count(plain: Clients) -> None:
 
 def test_plain_account_is_motos_own(plain: Clients) -> None:
     assert plain("sts").get_caller_identity()["Account"] == "123456789012"
+
+
+def test_plain_retry_waits_with_the_answered_token(plain: Clients) -> None:
+    """It fails at once with the answer before. The engine's waits anew: the workflow tests of Jobs need it."""
+    states, sqs = plain("stepfunctions"), plain("sqs")
+    url = sqs.create_queue(QueueName="again")["QueueUrl"]
+    retry = [{"ErrorEquals": ["Again"], "IntervalSeconds": 1, "MaxAttempts": 1}]
+    wait = {**WAIT, "States": {"Wait": {**WAIT["States"]["Wait"], "Retry": retry}}}
+    definition = json.dumps(wait).replace("URL", url)
+    machine = states.create_state_machine(name="again", definition=definition, roleArn=ROLE)
+    arn = states.start_execution(stateMachineArn=machine["stateMachineArn"], name="one", input="{}")[
+        "executionArn"
+    ]
+    messages: list[Any] = []
+    until = time.monotonic() + 10
+    while not messages and time.monotonic() < until:
+        messages = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=0).get("Messages", [])
+        time.sleep(0.02)
+    states.send_task_failure(taskToken=json.loads(messages[0]["Body"])["token"], error="Again")
+    assert ended(states, arn, 5), "nobody answered the second wait"
