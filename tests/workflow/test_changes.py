@@ -1,4 +1,4 @@
-"""A cluster that runs already: a change writes what it changes, going back works, a newer wish replaces."""
+"""A cluster that runs already: a change writes what it changes, and going back works."""
 
 from pathlib import Path
 
@@ -47,28 +47,3 @@ def test_a_change_writes_only_what_it_changes_and_going_back_works(tmp_path: Pat
         ]
         assert "surprise" not in values["valuesObject"]["driver"]
         assert third.split("-")[1] == first.split("-")[1], "the same plan as the first"
-
-
-def test_a_newer_wish_supersedes_a_question_and_only_one_rollout_runs(tmp_path: Path) -> None:
-    with machine(tmp_path) as running:
-        for number in range(3):
-            running.pipeline.submit(runtime(overrides={"cert-manager": {"number": number}}))
-        arn = running.pipeline.machine("resolve")
-        executions = running.pipeline.aws.executions
-        running.wait(lambda: len(executions(arn)) >= 1, 60, "a resolve")
-        running.wait(lambda: all(e.status != "RUNNING" for e in executions(arn)), 120, "the resolves' ends")
-        # The others gave way, each at its next state.
-        assert [e.status for e in executions(arn)] == ["SUCCEEDED"] * len(executions(arn))
-        ends = [e.output["recorded"]["event"] for e in executions(arn)]
-        assert ends == ["Resolve Superseded"] * (len(ends) - 1) + ["Plan Ready"]
-        running.link()
-        # While people are asked, another wish comes: the question goes, and a new one is asked.
-        sent = len(running.pipeline.aws.messages)
-        running.resolve(runtime(overrides={"cert-manager": {"number": 9}}))
-        arn = running.pipeline.machine("rollout")
-        running.wait(lambda: executions(arn)[0].status != "RUNNING", 100, "the end of the older rollout")
-        running.link(after=sent, timeout=100)
-        rollouts = executions(arn)
-        outcome = running.outcome(rollouts[0].name)
-        assert (outcome["outcome"], outcome["reason"]) == ("Superseded", "RolloutSuperseded")
-        assert [e.status for e in rollouts] == ["FAILED", "RUNNING"]

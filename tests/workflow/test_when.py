@@ -150,6 +150,7 @@ def test_paused_is_resolved_and_unpausing_rolls_out(running: Machine) -> None:
     running.wait(lambda: len(executions(running, "rollout")) == 2, 100, "a second rollout")
     older = aws.wait_execution(executions(running, "rollout")[0].arn, timeout=60)
     assert older.error == "RolloutSuperseded"
+    assert running.outcome(older.name)["outcome"] == "Superseded"
     assert executions(running, "rollout")[1].input["toPlan"] == target(running)
 
 
