@@ -20,7 +20,7 @@ from aicr_pipeline.model.runtime import parse_runtime
 
 from local.aicr.chosen import BINARY, command_line
 
-_VERSION = re.compile(r"version\s+(v?\d\S*)")
+_VERSION = re.compile(r"aicr version (v?\d\S*)")
 _SECONDS = 120
 
 

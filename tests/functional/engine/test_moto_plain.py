@@ -223,7 +223,7 @@ def test_plain_account_is_motos_own(plain: Clients) -> None:
 
 
 def test_plain_retry_waits_with_the_answered_token(plain: Clients) -> None:
-    """It fails at once with the answer before. The engine's waits anew: the workflow tests of Jobs need it."""
+    """It fails at once with the answer before. The engine's waits anew, as test_jobs needs it."""
     states, sqs = plain("stepfunctions"), plain("sqs")
     url = sqs.create_queue(QueueName="again")["QueueUrl"]
     retry = [{"ErrorEquals": ["Again"], "IntervalSeconds": 1, "MaxAttempts": 1}]

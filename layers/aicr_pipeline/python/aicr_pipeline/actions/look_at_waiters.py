@@ -187,10 +187,10 @@ def _require_complete(state: JobState, wanted: Mapping[str, Any], world: World) 
     if state.state == "complete":
         return
     tail = _last_words(state, wanted, world)
-    words = f". Its last words: {tail[-1500:]}" if tail else "."
+    message = state.message.rstrip(".") + (f". Its last words: {tail[-1500:]}" if tail else ".")
     if tries_again(state, PUSHING[str(wanted["purpose"])], _earlier(state, wanted, world)):
-        raise JobToTryAgainError(state.reason or Reason.AICRInternal, f"{state.message}{words}")
-    raise PipelineError(state.reason or Reason.AICRInternal, f"{state.message}{words}")
+        raise JobToTryAgainError(state.reason or Reason.AICRInternal, message)
+    raise PipelineError(state.reason or Reason.AICRInternal, message)
 
 
 def _last_words(state: JobState, wanted: Mapping[str, Any], world: World) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from aicr_pipeline.actions.run_job import AicrJob, Login, JobPlace, run_pushing_job
+from aicr_pipeline.actions.run_job import AicrJob, JobPlace, Login, run_pushing_job
 from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Inbox
 from aicr_pipeline.adapters.mirror import Destination

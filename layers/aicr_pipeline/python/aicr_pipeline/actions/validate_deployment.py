@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from aicr_pipeline.actions.run_job import AicrJob, Login, JobPlace, in_ledger, run_pushing_job
+from aicr_pipeline.actions.run_job import AicrJob, JobPlace, Login, in_ledger, run_pushing_job
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.rollouts import load_plan, refuse_over
