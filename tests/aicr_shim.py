@@ -20,6 +20,7 @@ def main(folder: Path, arguments: list[str]) -> int:
         return int(fault)
     if fault:
         _spoil_login(folder, fault)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from local.aicr.__main__ import main as standin
 
     return standin(arguments)

@@ -45,7 +45,6 @@ def running(tmp_path_factory: pytest.TempPathFactory, shim: Path) -> Iterator[Ma
             "AICR_BIN", shlex.join([sys.executable, str(ROOT / "tests" / "aicr_shim.py"), str(shim)])
         )
         patch.setenv("AICR_BIN_COMMANDS", "snapshot,recipe,bundle")
-        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'layers' / 'aicr_pipeline' / 'python'}")
         with machine(tmp_path_factory.mktemp("jobs")) as found:
             yield found
 

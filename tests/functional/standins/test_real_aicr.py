@@ -33,7 +33,6 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     command = [sys.executable, str(ROOT / "tests" / "aicr_shim.py"), str(folder)]
     monkeypatch.setenv("AICR_BIN", shlex.join(command))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return folder
 
 
