@@ -1,4 +1,4 @@
-"""``python -m tests.bench [imports] [demo] [mirror]``: all parts, or those named; says what is over budget.
+"""``python -m tests.bench [imports] [demo] [mirror] [resolve]``: all parts, or those named; says what is over budget.
 
 Times depend on the machine, so no test holds them; budgets are for an idle machine of two cores.
 """
@@ -10,12 +10,13 @@ from collections.abc import Callable
 from tests.bench.demo import demo
 from tests.bench.imports import imports
 from tests.bench.mirror import CONTENDERS, ROUNDS, mirror
+from tests.bench.resolve import resolve
 
 
 def main() -> int:
     """Run the parts that were asked for; 1 when one is over its budget."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    names = ("imports", "demo", "mirror")
+    names = ("imports", "demo", "mirror", "resolve")
     parser.add_argument("part", nargs="*", help=f"{', '.join(names)}; all of them when none is named")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measured rounds of the mirror")
     parser.add_argument(
@@ -28,6 +29,7 @@ def main() -> int:
         "imports": imports,
         "demo": demo,
         "mirror": lambda: mirror(asked.rounds, asked.beside),
+        "resolve": resolve,
     }
     within = [part() for name, part in parts.items() if name in asked.part or not asked.part]
     print("\nwithin the budgets" if all(within) else "\nover a budget")

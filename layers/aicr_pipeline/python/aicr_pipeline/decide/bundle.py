@@ -96,7 +96,8 @@ def read_bundle(files: Mapping[str, bytes]) -> Bundle:
     if info is not None:
         _check_build(info, sha256(files[RECIPE]))
     metadata = recipe.get("metadata") if isinstance(recipe.get("metadata"), dict) else {}
-    releases = tuple(_release(files, recipe, entry) for entry in _ordered(files, info))
+    folders, refs = _by_folder(files), _component_refs(recipe)
+    releases = tuple(_release(folders, refs, entry) for entry in _ordered(files, info))
     _distinct(releases)
     return Bundle(
         recipe=recipe,
@@ -255,15 +256,23 @@ def _from_info(info: dict[str, Any]) -> Iterable[_Entry]:
         yield _Entry(folder.strip("/"), name, component, namespace)
 
 
-def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) -> BundledRelease:
-    own = {
-        name[len(entry.folder) + 1 :]: data
-        for name, data in files.items()
-        if name.startswith(entry.folder + "/")
-    }
+def _by_folder(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    """Each folder's files by their path in it."""
+    found: dict[str, dict[str, bytes]] = {}
+    for name, data in files.items():
+        folder, slash, rest = name.partition("/")
+        if slash:
+            found.setdefault(folder, {})[rest] = data
+    return found
+
+
+def _release(
+    folders: Mapping[str, dict[str, bytes]], refs: Mapping[str, dict[str, Any]], entry: _Entry
+) -> BundledRelease:
+    own = folders.get(entry.folder)
     if not own:
         raise _invalid(f"release {entry.name}: its folder {entry.folder} is missing")
-    component, namespace = _component(recipe, entry)
+    component, namespace = _component(refs, entry)
     if ("upstream.env" in own) == ("Chart.yaml" in own):
         raise _invalid(f"{entry.folder} must hold either upstream.env or Chart.yaml")
     if "Chart.yaml" in own:
@@ -290,8 +299,7 @@ def _release(files: Mapping[str, bytes], recipe: dict[str, Any], entry: _Entry) 
     return BundledRelease(entry.name, component, namespace, entry.folder, source, values, {})
 
 
-def _component(recipe: dict[str, Any], entry: _Entry) -> tuple[str, str]:
-    refs = _component_refs(recipe)
+def _component(refs: Mapping[str, dict[str, Any]], entry: _Entry) -> tuple[str, str]:
     names = [entry.component] if entry.component else [entry.name]
     names += [entry.name.removesuffix(suffix) for suffix in _SUFFIXES if entry.name.endswith(suffix)]
     ref = next((refs[name] for name in names if name in refs), None)
