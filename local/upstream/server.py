@@ -13,8 +13,15 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import yaml
-from aicr_pipeline.decide.chart_archive import Chart, read_chart
-from aicr_pipeline.decide.chart_package import MANIFEST_TYPE, digest_of, helm_config, helm_manifest, tag_of
+from aicr_pipeline.decide.chart_archive import read_chart
+from aicr_pipeline.decide.chart_package import (
+    MANIFEST_TYPE,
+    Chart,
+    digest_of,
+    helm_config,
+    helm_manifest,
+    tag_of,
+)
 from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError
 from starlette.applications import Starlette

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 from aicr_pipeline.decide import chart_archive
-from aicr_pipeline.decide.chart_archive import MAX_FILE, parse_chart_yaml, read_chart, require_identity
+from aicr_pipeline.decide.chart_archive import MAX_FILE, read_chart, require_identity
 from aicr_pipeline.decide.chart_package import (
     digest_of,
     helm_config,
@@ -19,6 +19,7 @@ from aicr_pipeline.decide.chart_package import (
     tag_of,
     wrapper_tag,
 )
+from aicr_pipeline.decide.chart_yaml import parse_chart_yaml
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from hypothesis import given, settings

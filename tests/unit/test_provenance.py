@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from aicr_pipeline.decide.chart_archive import Chart
+from aicr_pipeline.decide.chart_package import Chart
 from aicr_pipeline.decide.provenance import (
     MAX_PROVENANCE,
     Signer,

@@ -17,11 +17,11 @@ MODULES = sorted(
         *(PROGRAM / "adapters" / f"{name}.py" for name in
           ("artifact", "chart_folder", "chart_sources", "docker_config", "ecr", "http", "mirror")),
         *(PROGRAM / "decide" / f"{name}.py" for name in
-          ("chart_archive", "chart_package", "helm_index", "provenance", "unpack")),
+          ("chart_archive", "chart_package", "chart_yaml", "helm_index", "provenance", "unpack")),
     ]
 )  # fmt: skip
 #: Functions that put a sentence around what their callers say.
-AROUND = ("_unsupported", "_invalid", "_too_large", "_refused")
+AROUND = ("_unsupported", "_invalid", "invalid", "_too_large", "_refused")
 
 
 def sections() -> dict[str, str]:

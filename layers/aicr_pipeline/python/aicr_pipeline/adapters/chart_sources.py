@@ -10,23 +10,30 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
+from aicr_pipeline.adapters.at_once import both
 from aicr_pipeline.adapters.http import Answer, Counters, Transport, joined, shown
 from aicr_pipeline.adapters.registry import Manifest, Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import Credentials, basic
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError
-from aicr_pipeline.decide.chart_archive import GZIP_MAGIC, MAX_TOTAL, Chart, read_chart, require_identity
-from aicr_pipeline.decide.chart_package import CONFIG_TYPE, CONTENT_TYPE, digest_of, tag_of
-from aicr_pipeline.decide.helm_index import IndexEntry, find_version
-from aicr_pipeline.decide.provenance import MAX_PROVENANCE
+from aicr_pipeline.decide.chart_package import (
+    CONFIG_TYPE,
+    CONTENT_TYPE,
+    GZIP_MAGIC,
+    MAX_TOTAL,
+    Chart,
+    digest_of,
+    tag_of,
+)
 from aicr_pipeline.decide.upstreams import rewrite
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
 if TYPE_CHECKING:
+    from aicr_pipeline.decide.helm_index import IndexEntry
     from aicr_pipeline.model.config import Registry
     from aicr_pipeline.model.plan import UpstreamSource
 
@@ -34,6 +41,8 @@ if TYPE_CHECKING:
 _IN_MEMORY = 4 * 1024 * 1024
 _MAX_CONFIG = 1024 * 1024
 _MAX_LAYERS = 8
+#: Above what a provenance file is judged by (``decide.provenance``).
+_MAX_PROVENANCE = 1024 * 1024
 _SIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
@@ -60,6 +69,8 @@ class FetchedChart:
     archive: Blob
     chart: Chart
     provenance: Blob | None
+    #: Where the archive was, of the addresses that an index lists.
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class IndexedChart:
     """What an https repository's index says of the version wanted."""
 
     source: "UpstreamSource"
-    entry: IndexEntry
+    entry: "IndexEntry"
     #: Absolute, in the index's order.
     urls: tuple[str, ...]
 
@@ -137,6 +148,8 @@ class ChartSources:
         if answer.status != 200:
             answer.discard()
             raise _refused(doing, answer.status)
+        from aicr_pipeline.decide.helm_index import find_version  # with it comes a YAML reader
+
         # Some servers compress whatever was asked of them.
         entry = find_version(answer.chunks(decode=True), source.chart, source.version, shown(url))
         # Against the address that answered: the index may live elsewhere than its old name says.
@@ -150,8 +163,8 @@ class ChartSources:
             raise problem
         return IndexedChart(source, entry, tuple(urls))
 
-    def fetch_indexed(self, found: IndexedChart) -> tuple[Blob, Chart, str]:
-        """Fetch and judge the archive, trying its addresses in order; with the address that had it.
+    def fetch_indexed(self, found: IndexedChart) -> FetchedChart:
+        """Fetch and judge the archive, trying its addresses in order.
 
         Raises
         ------
@@ -174,7 +187,8 @@ class ChartSources:
                     f"Fetching chart {found.source.chart} {found.source.version} from {shown(url)}: "
                     f"the index lists {found.entry.digest}, the archive is {blob.digest}; ask its publisher.",
                 )
-            return blob, judged(blob, found.source.chart, found.source.version, shown(url)), url
+            chart = judged(blob, found.source.chart, found.source.version, shown(url))
+            return FetchedChart(blob, chart, None, url)
         passing = [error for error in problems if isinstance(error, TransientError)]
         raise (passing or problems)[-1]
 
@@ -188,7 +202,7 @@ class ChartSources:
         PipelineError
             ``ChartSourceUnsupported`` where the tag is absent or holds something else than one chart.
         """
-        address = source.chart if source.chart.startswith("oci://") else f"{source.repo}/{source.chart}"
+        address = address_of(source)
         reference = parse_reference(rewrite(address, self.upstreams))
         credentials = self.credentials(reference.host)
         repository = Repository(self.transport, reference, credentials, self.counters)
@@ -199,7 +213,7 @@ class ChartSources:
             if manifest:
                 config, layers = chart_parts(manifest, f"{reference}:{tag}")
                 content = next(layer for layer in layers if layer.media_type == CONTENT_TYPE)
-                name = address.rstrip("/").rpartition("/")[2]
+                name = name_of(source)
                 return RegistryChart(
                     source, address, name, tag, manifest, config, content, layers, repository
                 )
@@ -207,10 +221,34 @@ class ChartSources:
 
     def fetch_from_registry(self, found: RegistryChart) -> tuple[tuple[Blob, ...], Chart]:
         """Fetch config and layers, one request each, and judge the archive among them."""
-        blobs = {part.digest: fetch_blob(found.repository, part) for part in (found.config, *found.layers)}
+
+        def fetched(parts: Iterable[Descriptor]) -> list[Blob]:
+            return [fetch_blob(found.repository, part) for part in parts]
+
+        layers, config = both(lambda: fetched(found.layers), lambda: fetched([found.config]))
+        blobs = {blob.digest: blob for blob in (*config, *layers)}
         archive = blobs[found.content.digest]
         chart = judged(archive, found.name, found.source.version, f"{found.repository.reference}:{found.tag}")
         return tuple(blobs.values()), chart
+
+    def fetch_with_provenance(self, found: IndexedChart) -> FetchedChart:
+        """As ``fetch_indexed``, and at the same time the provenance file beside the archive.
+
+        That is looked for at the first address, and again where the archive turns out to be at another.
+        """
+
+        def beside() -> Blob | TransientError | None:
+            try:
+                return self.fetch_provenance(found, found.urls[:1])
+            except TransientError as error:
+                return error
+
+        fetched, provenance = both(lambda: self.fetch_indexed(found), beside)
+        if fetched.url != found.urls[0]:
+            provenance = self.fetch_provenance(found, [fetched.url])
+        if isinstance(provenance, TransientError):
+            raise provenance
+        return replace(fetched, provenance=provenance)
 
     def fetch_provenance(self, found: IndexedChart, urls: Iterable[str]) -> Blob | None:
         """The provenance file beside the archive, at the first of its addresses that has one, or None."""
@@ -221,13 +259,20 @@ class ChartSources:
     def _provenance(self, url: str, index: str) -> Blob | None:
         """``<archive>.prov`` (Helm's rule). Most charts have none, and servers say that in many ways."""
         address = urlsplit(url)
+        if address.scheme not in ("https", "http"):
+            return None
         url = address._replace(path=f"{address.path}.prov").geturl()
         doing = f"Fetching the provenance file {shown(url)}"
-        answer = self._get(url, index, doing)
+        try:
+            answer = self._get(url, index, doing)
+        except TransientError:
+            raise
+        except PipelineError:  # a redirect that is not followed, for one
+            return None
         if answer.status != 200:
             answer.discard()
             return None
-        content = answer.read(MAX_PROVENANCE)
+        content = answer.read(_MAX_PROVENANCE)
         # Pages in place of a 404 are common; what begins as a signed message is judged later.
         return in_memory(content) if content and content.lstrip().startswith(_SIGNED) else None
 
@@ -266,6 +311,16 @@ class ChartSources:
         return Blob(f"sha256:{digest.hexdigest()}", size, file)
 
 
+def address_of(source: "UpstreamSource") -> str:
+    """The whole ``oci://`` address of a chart in a publisher's registry, as the bundle names it."""
+    return source.chart if source.chart.startswith("oci://") else f"{source.repo}/{source.chart}"
+
+
+def name_of(source: "UpstreamSource") -> str:
+    """The chart's name there: its repository's last part."""
+    return address_of(source).rstrip("/").rpartition("/")[2]
+
+
 def plain_hosts(registry: "Registry") -> frozenset[str]:
     """The hosts that plain http may be used with, which is what the configuration says and no more.
 
@@ -296,6 +351,8 @@ def fetch_blob(repository: Repository, part: Descriptor) -> Blob:
 
 def judged(blob: Blob, name: str, version: str, source: str) -> Chart:
     """Read an archive through; it must be sound, and the chart that was asked for."""
+    from aicr_pipeline.decide.chart_archive import read_chart, require_identity  # with it comes a YAML reader
+
     blob.file.seek(0)
     chart = read_chart(blob.file, source)
     require_identity(chart, name, version, source)

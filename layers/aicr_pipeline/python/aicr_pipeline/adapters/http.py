@@ -13,6 +13,7 @@ variable ``SSL_CERT_FILE`` (one PEM file) or ``SSL_CERT_DIR``, as for every othe
 import random
 import re
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,15 @@ class Counters:
     sent: int = 0
     received: int = 0
     retries: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def add(self, *, requests: int = 0, sent: int = 0, received: int = 0, retries: int = 0) -> None:
+        """Count what was done; an operation may have two requests under way at once."""
+        with self._lock:
+            self.requests += requests
+            self.sent += sent
+            self.received += received
+            self.retries += retries
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ class Transport:
     def __post_init__(self) -> None:
         self._pool = urllib3.PoolManager(
             num_pools=32,
-            maxsize=8,
+            maxsize=16,  # eight charts at once, two requests each
             blocksize=CHUNK,
             retries=False,
             timeout=urllib3.Timeout(connect=self.patience.connect, read=self.patience.read),
@@ -186,7 +196,7 @@ class Transport:
             raise type(problem)(
                 problem.reason, f"{problem.message.removesuffix(_AGAIN)}, {attempt} times{_AGAIN}"
             )
-        counters.retries += 1
+        counters.add(retries=1)
         self.sleep(pause)
         return waited + pause
 
@@ -234,7 +244,7 @@ class Transport:
         else:
             body.seek(0)
             sent["Content-Length"] = str(size)
-        counters.requests += 1
+        counters.add(requests=1)
         status = 0
         try:
             response = self._pool.request(
@@ -250,7 +260,7 @@ class Transport:
         finally:
             # Queries carry upload sessions and signatures.
             self.on_exchange(method, urlsplit(url)._replace(query="", fragment="").geturl(), status)
-        counters.sent += size
+        counters.add(sent=size)
         return response
 
     def _require_safe(self, url: SplitResult, doing: str) -> None:
@@ -282,7 +292,7 @@ class Answer:
         """
         try:
             for chunk in self._response.stream(CHUNK, decode_content=decode):
-                self._counters.received += len(chunk)
+                self._counters.add(received=len(chunk))
                 yield chunk
         except HTTPError as error:
             raise UnreachableError(

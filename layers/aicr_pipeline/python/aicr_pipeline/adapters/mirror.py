@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aicr_pipeline.adapters.chart_folder import find_in_folder
+from aicr_pipeline.adapters.at_once import both
 from aicr_pipeline.adapters.chart_sources import (
     Blob,
     ChartSources,
@@ -29,6 +29,7 @@ from aicr_pipeline.adapters.chart_sources import (
     fetch_blob,
     in_memory,
     layer_of,
+    name_of,
 )
 from aicr_pipeline.adapters.http import Counters, Transport
 from aicr_pipeline.adapters.pace import Pace
@@ -36,11 +37,11 @@ from aicr_pipeline.adapters.registry import MANIFEST_TYPES, Manifest, Reference,
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.registry_errors import RepositoryMissingError, TagImmutableError
 from aicr_pipeline.clock import now
-from aicr_pipeline.decide.chart_archive import Chart, parse_chart_yaml
 from aicr_pipeline.decide.chart_package import (
     CONTENT_TYPE,
     MANIFEST_TYPE,
     PROVENANCE_TYPE,
+    Chart,
     digest_of,
     helm_config,
     helm_manifest,
@@ -50,7 +51,6 @@ from aicr_pipeline.decide.chart_package import (
     wrapper_tag,
 )
 from aicr_pipeline.decide.ecr_host import parse_ecr_host
-from aicr_pipeline.decide.provenance import judge, keys_for
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -93,6 +93,10 @@ class Destination:
 
     def keys(self, address: str) -> str | None:
         """The keys that charts of this source must be signed with, or None."""
+        if not self.provenance:
+            return None
+        from aicr_pipeline.decide.provenance import keys_for
+
         return keys_for(address, self.provenance)
 
 
@@ -152,6 +156,8 @@ def mirror_folder(folder: Path, chart: str, version: str, destination: Destinati
     PipelineError
         As ``mirror_chart``.
     """
+    from aicr_pipeline.adapters.chart_folder import find_in_folder
+
     counters = Counters()
     fetched = find_in_folder(folder, chart, version)
     _judge_provenance(fetched, folder.absolute().as_uri(), destination)
@@ -175,6 +181,8 @@ def mirror_wrapper(release: str, files: Mapping[str, bytes], destination: Destin
     PipelineError
         ``ChartInvalid`` without a sound ``Chart.yaml``; ``Conflict`` as for charts.
     """
+    from aicr_pipeline.decide.chart_yaml import parse_chart_yaml
+
     counters = Counters()
     chart = parse_chart_yaml(files.get("Chart.yaml", b""), f"release {release} of the bundle")
     archive = in_memory(pack(chart.name, files))
@@ -185,9 +193,11 @@ def mirror_wrapper(release: str, files: Mapping[str, bytes], destination: Destin
 
 
 def _from_registry(source: "UpstreamSource", sources: ChartSources, destination: Destination) -> MirrorResult:
-    found = sources.find_in_registry(source)
-    target = destination.repository("charts", found.name, sources.counters)
-    there = target.head_manifest(found.tag)
+    target = destination.repository("charts", name_of(source), sources.counters)
+    asked = tag_of(source.version)
+    found, there = both(lambda: sources.find_in_registry(source), lambda: target.head_manifest(asked))
+    if found.tag != asked:
+        there = target.head_manifest(found.tag)
     manifest, tag, version = found.manifest, found.tag, found.tag.replace("_", "+")
     blobs: tuple[Blob, ...] = ()
     if there is None:
@@ -215,19 +225,20 @@ def _from_registry(source: "UpstreamSource", sources: ChartSources, destination:
 
 
 def _from_index(source: "UpstreamSource", sources: ChartSources, destination: Destination) -> MirrorResult:
-    found = sources.find_indexed(source)
     target = destination.repository("charts", source.chart, sources.counters)
+    asked = tag_of(source.version)
+    found, there = both(lambda: sources.find_indexed(source), lambda: _held(target, asked))
     version, content = found.entry.version, found.entry.digest
-    there = _held(target, tag_of(version))
+    if version != source.version:
+        there = _held(target, tag_of(version))
     if there is None or content is None:
-        archive, chart, url = sources.fetch_indexed(found)
-        if chart.version != version:
-            there = _held(target, tag_of(chart.version))
-        version, content = chart.version, archive.digest
+        fetched = sources.fetch_indexed(found) if there else sources.fetch_with_provenance(found)
+        if fetched.chart.version != version:
+            there = _held(target, tag_of(fetched.chart.version))
         if there is None:
-            fetched = FetchedChart(archive, chart, sources.fetch_provenance(found, [url]))
             _judge_provenance(fetched, source.repo, destination)
             return _place_fetched(fetched, target, None)
+        version, content = fetched.chart.version, fetched.archive.digest
     result = _unchanged(source.chart, version, content, there, target)
     if destination.keys(source.repo):
         _, layers = chart_parts(there, f"{target.reference}:{result.tag}")
@@ -269,11 +280,15 @@ def _judge_held(
     chart: Chart, content: str, provenance: Blob | None, address: str, destination: Destination
 ) -> None:
     """Judge what is said of a chart by the keys its source is configured with."""
-    text = None
+    keys, text = destination.keys(address), None
     if provenance is not None:
         provenance.file.seek(0)
         text = provenance.file.read()
-    judge(text, destination.keys(address), chart, content, address, now())
+    if keys is None and text is None:
+        return
+    from aicr_pipeline.decide.provenance import judge
+
+    judge(text, keys, chart, content, address, now())
 
 
 def _held(target: Repository, tag: str) -> Manifest | None:
@@ -309,8 +324,8 @@ def _packaged(fetched: FetchedChart) -> _Package:
 def _place(package: _Package, target: Repository, tag: str, there: str | None, version: str) -> MirrorResult:
     """Push unless it is there: blobs, then the manifest, whose tag makes the chart visible."""
     if there is None:
-        for blob in package.blobs:
-            target.push_blob(blob.digest, blob.size, blob.file)
+        config, *layers = package.blobs
+        both(lambda: _push(target, layers), lambda: _push(target, [config]))
         try:
             target.push_manifest(package.manifest, package.media_type, tag)
         except TagImmutableError:
@@ -333,6 +348,11 @@ def _place(package: _Package, target: Repository, tag: str, there: str | None, v
         requests=counters.requests,
         bytes=counters.sent + counters.received,
     )
+
+
+def _push(target: Repository, blobs: Iterable[Blob]) -> None:
+    for blob in blobs:
+        target.push_blob(blob.digest, blob.size, blob.file)
 
 
 def _conflict(target: Repository, tag: str, held: str | None, wanted: str) -> PipelineError:

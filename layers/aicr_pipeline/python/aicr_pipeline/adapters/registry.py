@@ -311,13 +311,13 @@ class Repository:
         """Send with our identity; a refused one is renewed or exchanged for a token at most twice."""
         same_host = url.startswith(self._url(f"{self.reference.host}/"))
         for attempt in range(3):
-            sent = {**(headers or {}), **(self._auth.headers() if same_host else {})}
+            identity = self._auth.headers() if same_host else {}
             answer = self.transport.send(
                 method,
                 url,
                 doing=doing,
                 counters=self.counters,
-                headers=sent,
+                headers={**(headers or {}), **identity},
                 body=body,
                 size=size,
                 pace=pace,
@@ -326,7 +326,7 @@ class Repository:
                 return answer
             text = answer.text()
             challenge = answer.headers.get("WWW-Authenticate")
-            if attempt == 2 or not self._auth.recover(answer.status, challenge, text):
+            if attempt == 2 or not self._auth.recover(identity, answer.status, challenge, text):
                 raise refusal(doing, method, answer.status, text)
         raise AssertionError("the third answer is returned or raised")
 

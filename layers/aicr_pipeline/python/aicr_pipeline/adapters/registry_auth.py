@@ -8,6 +8,7 @@ library sends each body twice for Basic, and keeps one token for all repositorie
 import base64
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -126,6 +127,7 @@ class Authorization:
         self._bearer: tuple[str, float] | None = None
         self._scope: frozenset[str] = frozenset()
         self._renewed = False
+        self._lock = threading.Lock()
 
     def headers(self) -> dict[str, str]:
         """What to send. Known credentials go with the first request: bodies must not travel twice."""
@@ -137,14 +139,21 @@ class Authorization:
             return {"Authorization": basic(*self._credentials.get())}
         return {}
 
-    def recover(self, status: int, challenge: str | None, text: str) -> bool:
+    def recover(self, sent: Mapping[str, str], status: int, challenge: str | None, text: str) -> bool:
         """Whether to ask once more, with what ``headers()`` gives now.
 
         Parameters
         ----------
+        sent:
+            What ``headers()`` gave for the request that was refused.
         status, challenge, text:
             Of the refusal: 401 or 403, its ``WWW-Authenticate``, its body.
         """
+        with self._lock:
+            # The other request that was under way may have done it already.
+            return self.headers() != sent or self._recover(status, challenge, text)
+
+    def _recover(self, status: int, challenge: str | None, text: str) -> bool:
         bearer = challenge is not None and challenge.lower().startswith("bearer ")
         # ECR says 403 without a challenge; to HEAD it cannot even say why. Others say 401 to a password that
         # was changed.

@@ -6,11 +6,9 @@ extended headers of any declared size into memory, and follows GNU extensions no
 """
 
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from tarfile import (
     AREGTYPE,
     BLOCKSIZE,
@@ -23,38 +21,23 @@ from tarfile import (
     TarError,
     TarInfo,
 )
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-import yaml
-
+from aicr_pipeline.decide.chart_package import MAX_TOTAL, Chart
+from aicr_pipeline.decide.chart_yaml import MAX_CHART_YAML, first_line, invalid, parse_chart_yaml
 from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.yaml import PARSE_ERRORS
 
 MAX_FILE = 5 * 1024 * 1024
-MAX_TOTAL = 100 * 1024 * 1024
 #: Extended headers carry one path; Chart.yaml a page of metadata. Both are held in memory.
 MAX_EXTENDED_HEADER = 64 * 1024
-MAX_CHART_YAML = 256 * 1024
-GZIP_MAGIC = b"\x1f\x8b"
 
 _CHUNK = 256 * 1024
 #: A plain file's mode, owner, group, size, time, checksum and type as nearly every tool writes them: a chart
 #: has hundreds, and ``TarInfo`` takes longer over one than zlib over its file. All else is left to it.
 _USUAL = re.compile(rb"(?:[0-7]{7}\0){3}([0-7]{11})\0[0-7]{11}\0([0-7]{6})\0 0")
 _NO_DEVICE = (b"\0" * 16, b"0000000\0" * 2)
-#: Upper case is refused later, with what to do; here only what could be a path.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-
-@dataclass(frozen=True)
-class Chart:
-    """What an archive says it is: the fields of the ``Chart.yaml`` inside."""
-
-    name: str
-    version: str
-    metadata: dict[str, Any]
 
 
 def read_chart(archive: BinaryIO, source: str) -> Chart:
@@ -86,11 +69,11 @@ def read_chart(archive: BinaryIO, source: str) -> Chart:
         parts = _safe_parts(entry.name, source)
         top = top or parts[0]
         if parts[0] != top:
-            raise _invalid(source, f"has a second top folder at {entry.name!r} beside {top!r}")
+            raise invalid(source, f"has a second top folder at {entry.name!r} beside {top!r}")
         if entry.is_folder:
             continue
         if len(parts) < 2:
-            raise _invalid(source, f"has the file {entry.name!r} outside of a top folder")
+            raise invalid(source, f"has the file {entry.name!r} outside of a top folder")
         path = "/".join(parts)
         wanted = len(parts) == 2 and parts[1] == "Chart.yaml"
         limit = MAX_CHART_YAML if wanted else 0
@@ -98,39 +81,12 @@ def read_chart(archive: BinaryIO, source: str) -> Chart:
         # Tools disagree on which of two entries of one path counts, so what we judged might not be
         # what the cluster renders. Identical copies are harmless and occur in published charts.
         if seen.setdefault(path, digest) != digest:
-            raise _invalid(source, f"holds {path!r} twice with different content")
+            raise invalid(source, f"holds {path!r} twice with different content")
         if wanted:
             chart_yaml = kept
     if chart_yaml is None:
-        raise _invalid(source, "has no Chart.yaml in its top folder")
+        raise invalid(source, "has no Chart.yaml in its top folder")
     return parse_chart_yaml(chart_yaml, source)
-
-
-def parse_chart_yaml(text: bytes, source: str) -> Chart:
-    """Read a ``Chart.yaml``; numbers and dates stay the text they are written as.
-
-    Raises
-    ------
-    PipelineError
-        ``ChartInvalid`` when it is no mapping, uses YAML aliases (a few lines may expand to gigabytes),
-        or lacks a name or version.
-    """
-    try:
-        metadata = yaml.load(text, Loader=_ChartYamlLoader)  # noqa: S506 - a SafeLoader, narrowed
-    except (*PARSE_ERRORS, RecursionError) as error:
-        raise _invalid(source, f"has a Chart.yaml that does not parse ({_first_line(error)})") from error
-    if not isinstance(metadata, dict):
-        raise _invalid(source, "has a Chart.yaml that is not a mapping")
-    name, version = metadata.get("name"), metadata.get("version")
-    if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
-        raise _invalid(source, "has a Chart.yaml without a name or a version")
-    if not _NAME.fullmatch(name):
-        raise _invalid(source, f"calls itself {name[:80]!r}, which is no name of a chart")
-    try:
-        json.dumps(metadata)
-    except (TypeError, ValueError) as error:
-        raise _invalid(source, f"has a Chart.yaml with a value that JSON cannot hold ({error})") from error
-    return Chart(name=name, version=version, metadata=metadata)
 
 
 def require_identity(chart: Chart, name: str, version: str, source: str) -> None:
@@ -197,7 +153,7 @@ class _Bounded:
         while len(data) < size:
             more = self.some(size - len(data))
             if not more:
-                raise _invalid(self.source, "ends in the middle of an entry")
+                raise invalid(self.source, "ends in the middle of an entry")
             data += more
         return data
 
@@ -207,7 +163,7 @@ class _Bounded:
             try:
                 self._plain = self._decompress()
             except zlib.error as error:
-                raise _invalid(self.source, f"is not sound gzip ({_first_line(error)})") from error
+                raise invalid(self.source, f"is not sound gzip ({first_line(error)})") from error
             self._at = 0
             self._total += len(self._plain)
             if self._total > MAX_TOTAL:
@@ -263,7 +219,7 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
             more = _extended_header(info, stream)
             if more.keys() & extended.keys():
                 # Go takes the last name, others the first.
-                raise _invalid(source, f"gives an entry two names or sizes, at the header {info.name!r}")
+                raise invalid(source, f"gives an entry two names or sizes, at the header {info.name!r}")
             extended |= more
             waiting = True
             continue
@@ -272,19 +228,19 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
         extended, waiting = {}, False
         if info.type == DIRTYPE:
             if size:
-                raise _invalid(source, f"has the folder {name!r} with content")
+                raise invalid(source, f"has the folder {name!r} with content")
             yield _Entry(name, 0, True, stream)
         elif info.type in (REGTYPE, AREGTYPE):
             if size > MAX_FILE:
                 raise _too_large(source, f"{name!r} is above {MAX_FILE:,} bytes")
             entry = _Entry(name, size, name.endswith("/"), stream)
             if entry.is_folder and size:
-                raise _invalid(source, f"has the folder {name!r} with content")
+                raise invalid(source, f"has the folder {name!r} with content")
             yield entry
         else:
-            raise _invalid(source, f"holds {name!r}, which is {_KINDS.get(info.type, 'not a plain file')}")
+            raise invalid(source, f"holds {name!r}, which is {_KINDS.get(info.type, 'not a plain file')}")
     if waiting:
-        raise _invalid(source, "ends with an extended header that no entry follows")
+        raise invalid(source, "ends with an extended header that no entry follows")
     while stream.some(_CHUNK):  # to the end: only there does gzip check its sum
         pass
 
@@ -303,7 +259,7 @@ def _header(block: bytes, source: str) -> _Header:
     try:
         info = TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except TarError as error:
-        raise _invalid(source, f"has a broken tar header ({_first_line(error)})") from error
+        raise invalid(source, f"has a broken tar header ({first_line(error)})") from error
     return _Header(info.name, info.size, info.type)
 
 
@@ -322,19 +278,19 @@ def _extended_header(info: _Header, stream: _Bounded) -> dict[str, str]:
     if info.type == GNUTYPE_LONGNAME:
         if filling.strip(NUL):
             # Some read on to the end of the block, where the name would have another end.
-            raise _invalid(stream.source, f"has a broken extended header {info.name!r}")
+            raise invalid(stream.source, f"has a broken extended header {info.name!r}")
         return {"path": data.rstrip(NUL).decode("utf-8", "surrogateescape")}
     found = {}
     while data.strip(NUL):
         head, _, _ = data.partition(b" ")
         if not head.isdigit() or len(head) > 9 or not len(head) + 1 < int(head) <= len(data):
-            raise _invalid(stream.source, f"has a broken extended header {info.name!r}")
+            raise invalid(stream.source, f"has a broken extended header {info.name!r}")
         record, data = data[len(head) + 1 : int(head)], data[int(head) :]
         key, _, value = record.rstrip(b"\n").partition(b"=")
         if key in (b"path", b"size") or key.startswith(b"GNU.sparse"):
             # A global path or a sparse map would make tools see different entries.
             if info.type == XGLTYPE or key.startswith(b"GNU.sparse"):
-                raise _invalid(
+                raise invalid(
                     stream.source, f"uses {key.decode(errors='replace')!r} in the header {info.name!r}"
                 )
             found[key.decode()] = value.decode("utf-8", "surrogateescape")
@@ -344,46 +300,21 @@ def _extended_header(info: _Header, stream: _Bounded) -> dict[str, str]:
 def _size(override: str | None, size: int, name: str, source: str) -> int:
     if override is not None:
         if not (override.isascii() and override.isdigit()):
-            raise _invalid(source, f"has {name!r} with a size that is not a number")
+            raise invalid(source, f"has {name!r} with a size that is not a number")
         size = int(override[:20])
     if size < 0:
-        raise _invalid(source, f"has {name!r} with a negative size")
+        raise invalid(source, f"has {name!r} with a negative size")
     return size
 
 
 def _safe_parts(name: str, source: str) -> list[str]:
     # Helm takes a backslash for a separator, so what is one name to tar is a path to Helm.
     if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":":
-        raise _invalid(source, f"holds {name!r}, which is not a relative path")
+        raise invalid(source, f"holds {name!r}, which is not a relative path")
     parts = name.rstrip("/").split("/")
     if any(part in ("", ".", "..") for part in parts):
-        raise _invalid(source, f"holds {name!r}, which leaves or hides its folder")
+        raise invalid(source, f"holds {name!r}, which leaves or hides its folder")
     return parts
-
-
-class _ChartYamlLoader(yaml.SafeLoader):
-    """Plain scalars stay text but for booleans and null, as Helm's typed fields read them."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not accepted")
-        return super().compose_node(parent, index)
-
-
-_ChartYamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag.rsplit(":", 1)[1] in ("bool", "null")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _invalid(source: str, what: str) -> PipelineError:
-    return PipelineError(
-        Reason.ChartInvalid, f"The chart archive from {source} {what}; it is refused, ask its publisher."
-    )
 
 
 def _too_large(source: str, what: str) -> PipelineError:

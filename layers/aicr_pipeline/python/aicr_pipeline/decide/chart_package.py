@@ -12,6 +12,7 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aicr_pipeline.errors import PipelineError
@@ -22,11 +23,24 @@ CONTENT_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 PROVENANCE_TYPE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
+#: Of an archive, packed or unpacked.
+MAX_TOTAL = 100 * 1024 * 1024
+GZIP_MAGIC = b"\x1f\x8b"
+
 _STORED_BLOCK = 65_535
 
 # OCI distribution specification, "Pulling manifests".
 _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What an archive says it is: the fields of the ``Chart.yaml`` inside."""
+
+    name: str
+    version: str
+    metadata: dict[str, Any]
 
 
 def pack(top: str, files: Mapping[str, bytes]) -> bytes:

@@ -17,7 +17,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from aicr_pipeline.decide.chart_archive import MAX_CHART_YAML, Chart, parse_chart_yaml
+from aicr_pipeline.decide.chart_package import Chart
+from aicr_pipeline.decide.chart_yaml import MAX_CHART_YAML, parse_chart_yaml
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.reasons import Reason

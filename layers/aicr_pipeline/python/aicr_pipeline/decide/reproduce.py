@@ -14,8 +14,8 @@ from aicr_pipeline.decide.bundle import (
     read_bundle,
 )
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.chart_archive import parse_chart_yaml
 from aicr_pipeline.decide.chart_package import pack
+from aicr_pipeline.decide.chart_yaml import parse_chart_yaml
 from aicr_pipeline.decide.compare_plans import Difference, differences
 from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError
