@@ -1,4 +1,4 @@
-"""``python -m tests.bench [imports] [demo] [mirror] [resolve]``: all, or those named; says what is over budget.
+"""``python -m tests.bench [imports] [demo] [mirror] [resolve]``: all or those named; over budget is said.
 
 Times depend on the machine, so no test holds them; budgets are for an idle machine of two cores.
 """
