@@ -107,6 +107,13 @@ def test_a_job_that_failed_says_why_with_its_last_words(place: Place, code: int,
     assert re.search(rf"exit code {code}( \(.*\))?\. Its last words: no such recipe", said)
 
 
+def test_the_last_words_are_the_last_ones(place: Place) -> None:
+    lines = "\n".join(f"{number} {'x ' * 100}" for number in range(400))
+    job(place, "Failed", 2, purpose="render", words=f"{lines}\nthe cause")
+    place.sweep()
+    assert outcome(place)[1].endswith("the cause")
+
+
 def test_last_words_hold_no_credentials(place: Place) -> None:
     said = "error: GET https://AWS:hunter2pass@registry.example/v2/ with Authorization: Bearer abc.def: 401"
     job(place, "Failed", 2, purpose="render", words=said)

@@ -12,6 +12,8 @@ from aicr_pipeline.model.reasons import Reason
 
 #: Failed attempts of one run before it is given up.
 MOST_ATTEMPTS = 9
+#: Of a log that is kept, from its end, and that is read at most: Kubernetes' limit cuts the end off.
+_KEPT_CHARACTERS, _READ_BYTES = 16 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,10 @@ def log_tail(cluster: Cluster, namespace: str, pod: str, container: str) -> str:
 
     Whatever keeps the log away (a node that does not answer, say) must not hide why the Job failed.
     """
-    path = (
-        f"/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&tailLines=200&limitBytes=16384"
-    )
+    query = f"container={container}&tailLines=200&limitBytes={_READ_BYTES}"
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log?{query}"
     try:
-        return (cluster.text(path) or "").strip()
+        return (cluster.text(path) or "").strip()[-_KEPT_CHARACTERS:]
     except (PipelineError, UnexpectedAnswerError):
         return ""
 
