@@ -17,7 +17,7 @@ from local.kube.resources import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SECRETS
 from local.kube.storage import Watch
 from local.kube.store import Store
 from local.kubelet import objects
-from local.kubelet.mounts import environment, kubeconfig, mount_table, prepare_volumes, rewrite
+from local.kubelet.mounts import environment, expand, kubeconfig, mount_table, prepare_volumes, rewrite
 from local.kubelet.objects import Object
 from local.kubelet.process import ContainerProcess
 from local.kubelet.settings import KubeletSettings, entrypoint
@@ -171,6 +171,7 @@ class JobRun:
         program = self._settings.commands.get(command[0], (command[0],))
         arguments = [*command[1:], *(container.get("args") or [])]
         variables = environment(container, pod, self._lookup)
+        arguments = [expand(item, variables) for item in arguments]
         config = folder / "kubeconfig"
         config.write_text(json.dumps(self._kubeconfig(pod, folder)))
         process = ContainerProcess(

@@ -70,6 +70,15 @@ def rewrite(text: str, mounts: Mapping[str, str]) -> str:
     return re.sub(rf"(?<![\w./-])({pattern})(?=/|$|[:,;\"'\s])", lambda found: mounts[found[1]], text)
 
 
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """As Kubernetes reads arguments: ``$(NAME)`` is that variable, if there is one, and ``$$`` is ``$``."""
+
+    def one(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else variables.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
+
+
 def environment(container: Object, pod: Object, lookup: Lookup) -> dict[str, str]:
     """The variables a container asks for, references resolved; paths are not rewritten yet."""
     found: dict[str, str] = {}

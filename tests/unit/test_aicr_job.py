@@ -19,6 +19,7 @@ from aicr_pipeline.decide.aicr_job import (
 from aicr_pipeline.decide.names import job_name
 from aicr_pipeline.model.reasons import Reason
 
+from local.kubelet.mounts import expand
 from tests.unit.samples import IMAGE, refused, runtime
 
 PUSH = PushTarget("registry.example/aicr/demo/bundles/demo:run-1", plain_http=False)
@@ -198,9 +199,17 @@ def test_selectors_are_sorted_and_may_be_empty() -> None:
 )
 def test_overrides_are_json_in_one_argument(value: Any, text: str) -> None:
     args = rendered(overrides={"gpu-operator": {"driver.version": value}})
+    args = [expand(argument, {}) for argument in args]
     at = args.index("--set-json")
     assert args[at + 1] == f"gpu-operator:driver.version={text}"
     assert json.loads(args[at + 1].partition("=")[2]) == value
+
+
+@pytest.mark.parametrize("value", ["$(HOME)", "$$(HOME)", "$HOME", "a$$b", "$", "$(", "x$$$(TMPDIR)"])
+def test_kubernetes_puts_no_variable_into_an_override(value: str) -> None:
+    bundle = containers(render_job("n", "r", IMAGE, runtime(overrides={"a": {"b": value}}), PUSH))[1]
+    variables = {variable["name"]: variable["value"] for variable in bundle["env"]}
+    assert f"a:b={json.dumps(value)}" in [expand(argument, variables) for argument in bundle["args"]]
 
 
 def test_overrides_come_in_one_order() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from local.kube.options import DeleteOptions
 from local.kube.resources import EVENTS, JOBS, NAMESPACES, SECRETS
-from local.kubelet.mounts import rewrite
+from local.kubelet.mounts import expand, rewrite
 from tests.functional.standins.cluster import NAMESPACE, Cluster
 from tests.functional.standins.support import eventually
 
@@ -134,6 +134,21 @@ def test_an_image_that_is_not_allowed_is_not_pulled(bench: Cluster) -> None:
 )
 def test_only_paths_below_a_mount_are_rewritten(text: str, wanted: str) -> None:
     assert rewrite(text, {"/work": "/x/w", "/auth": "/x/a", "/work/sub": "/x/s"}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("$(A)", "1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$(B)", "$(B)"),
+        ("$A $( $$ x$", "$A $( $ x$"),
+    ],
+)
+def test_arguments_are_expanded_as_kubernetes_does(text: str, wanted: str) -> None:
+    """Kubernetes, ``third_party/forked/golang/expansion``."""
+    assert expand(text, {"A": "1"}) == wanted
 
 
 def test_a_refused_pod_leaves_the_job_without_one(bench: Cluster) -> None:

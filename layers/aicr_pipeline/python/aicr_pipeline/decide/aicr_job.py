@@ -169,7 +169,13 @@ def input_config_map(job: Mapping[str, Any], suffix: str, text: str) -> dict[str
 
 
 def _container(name: str, image: str, args: list[str]) -> dict[str, Any]:
-    return {"name": name, "image": image, "command": ["aicr"], "args": args}
+    """Kubernetes puts variables in for ``$(NAME)`` and makes one of ``$$``; an override may hold either."""
+    return {
+        "name": name,
+        "image": image,
+        "command": ["aicr"],
+        "args": [argument.replace("$", "$$") for argument in args],
+    }
 
 
 def _pushing_pod(
