@@ -194,7 +194,7 @@ def _require_complete(state: JobState, wanted: Mapping[str, Any], world: World) 
 
 
 def _last_words(state: JobState, wanted: Mapping[str, Any], world: World) -> str:
-    """The end of the log, without what looks like a secret; kept in the ledger, since the Job goes in a day."""
+    """The end of the log, without what looks like a secret; also kept in the ledger: a Job goes in a day."""
     if not state.pod or not state.container:
         return ""
     tail = redact(jobs.log_tail(world.cluster(), str(wanted["namespace"]), state.pod, state.container))
