@@ -53,8 +53,10 @@ def admission_policies(config: ClusterConfig) -> Iterable[Manifest]:
 
 def _config_maps() -> list[dict[str, str]]:
     return [
+        # AICR makes the ConfigMap of its result itself where a function died before it did: without an owner.
         _check(
-            f"{_of_jobs('object')} && (request.operation == 'CREATE' || {_of_jobs('oldObject')})",
+            f"{_of_jobs('object')} && (request.operation == 'CREATE' || {_of_jobs('oldObject')} || "
+            f"{_labelled('oldObject', 'app.kubernetes.io/name', 'aicr')})",
             "the pipeline writes ConfigMaps of its Jobs only, which go with them",
         )
     ]
@@ -155,8 +157,7 @@ def _jobs(config: ClusterConfig) -> list[dict[str, str]]:
 def _secrets(config: ClusterConfig) -> list[dict[str, str]]:
     engine = config.engine
     docker = "object.type == 'kubernetes.io/dockerconfigjson'"
-    owners = "object.metadata.ownerReferences"
-    owned = f"has({owners}) && {owners}.all(owner, owner.kind == 'Job')"
+    owned = f"{_of_jobs('object')} && (request.operation == 'CREATE' || {_of_jobs('oldObject')})"
     names = [wanted.name for wanted in repo_creds(config)]
     creds = (
         f"object.metadata.namespace == {_text(engine.namespace)} && object.metadata.name in {_texts(names)}"
@@ -190,10 +191,9 @@ _UNPRIVILEGED = (
 _SETTLED = ("project", "source", "destination")
 
 
-def _labelled(which: str) -> str:
-    label, value = _text(MANAGED_BY_LABEL), _text(MANAGED_BY)
-    labels = f"{which}.metadata.labels"
-    return f"(has({labels}) && {label} in {labels} && {labels}[{label}] == {value})"
+def _labelled(which: str, label: str = MANAGED_BY_LABEL, value: str = MANAGED_BY) -> str:
+    key, labels = _text(label), f"{which}.metadata.labels"
+    return f"(has({labels}) && {key} in {labels} && {labels}[{key}] == {_text(value)})"
 
 
 def _runs_as(who: str, namespace: str, account: str) -> str:

@@ -333,6 +333,9 @@ def test_other_secrets_are_refused() -> None:
     unowned = registry_secret(stored(job("render_bundle")), "registry.example.com", "AWS", "token")
     del unowned["metadata"]["ownerReferences"]
     assert refusals("secrets", "render_bundle", unowned)
+    again = registry_secret(stored(job("render_bundle")), "registry.example.com", "AWS", "token")
+    assert refusals("secrets", "render_bundle", again, again) == []
+    assert refusals("secrets", "render_bundle", again, unowned), "nothing is adopted"
     cluster = repo_creds()
     cluster["metadata"]["labels"]["argocd.argoproj.io/secret-type"] = "cluster"
     assert refusals("secrets", "refresh_credentials", cluster, repo_creds())
@@ -349,6 +352,9 @@ def test_a_config_map_is_its_jobs(function: str) -> None:
     assert refusals("configmaps", function, ours, ours) == []
     assert refusals("configmaps", function, foreign) == [said]
     assert refusals("configmaps", function, ours, foreign) == [said], "nothing is adopted"
+    written = deepcopy(foreign) | {"metadata": {"name": "x", "labels": {"app.kubernetes.io/name": "aicr"}}}
+    assert refusals("configmaps", function, ours, written) == [], "AICR was first: the function had died"
+    assert refusals("configmaps", function, written, written) == [said]
     deployment = deepcopy(ours)
     deployment["metadata"]["ownerReferences"][0]["kind"] = "Deployment"
     assert refusals("configmaps", function, deployment) == [said]
