@@ -106,7 +106,7 @@ def job(function: str) -> Manifest:
     if function == "render_bundle":
         return render_job("run-render-1", "run", IMAGE, RUNTIME, target)
     if function == "validate_deployment":
-        return validate_job("run-validate-1", "run", IMAGE, target)
+        return validate_job("run-validate-1", "run", IMAGE, RUNTIME.spec.placement.system, target)
     return snapshot_job("run-snapshot-1", "run", IMAGE, RUNTIME.spec.placement.accelerated)
 
 

@@ -18,6 +18,7 @@ from aicr_pipeline.decide.aicr_job import (
 )
 from aicr_pipeline.decide.names import job_name
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import NodeGroup, Toleration
 
 from local.kubelet.mounts import expand
 from tests.unit.samples import IMAGE, refused, runtime
@@ -25,10 +26,11 @@ from tests.unit.samples import IMAGE, refused, runtime
 PUSH = PushTarget("registry.example/aicr/demo/bundles/demo:run-1", plain_http=False)
 PLAIN = PushTarget("127.0.0.1:5000/aicr/demo/x", plain_http=True)
 NODES = runtime().spec.placement.accelerated
+SYSTEM = NodeGroup(node_selector={"pool": "system"}, tolerations=(Toleration(key="a", operator="Exists"),))
 JOBS: dict[str, dict[str, Any]] = {
     "snapshot": snapshot_job("run-snapshot-1", "run", IMAGE, NODES),
     "render": render_job("run-render-1", "run", IMAGE, runtime(), PUSH),
-    "validate": validate_job("run-validate-1", "run", IMAGE, PUSH),
+    "validate": validate_job("run-validate-1", "run", IMAGE, SYSTEM, PUSH),
 }
 
 
@@ -89,6 +91,18 @@ def test_the_snapshots_pod_is_aicrs_own(captured: Path) -> None:
     assert [v.get("hostPath") for v in ours["volumes"]] == [v.get("hostPath") for v in theirs["volumes"]]
 
 
+def test_what_needs_no_accelerator_runs_on_the_systems_nodes() -> None:
+    """Also where all nodes of a cluster have taints."""
+    toleration = {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}
+    wish = runtime(**{"placement.system.tolerations": [toleration]})
+    for job, tolerated in (
+        (render_job("n", "r", IMAGE, wish, PUSH), toleration),
+        (JOBS["validate"], {"key": "a", "operator": "Exists"}),
+    ):
+        assert pod(job)["nodeSelector"] == {"pool": "system"}
+        assert pod(job)["tolerations"] == [tolerated]
+
+
 def test_accounts() -> None:
     assert {kind: pod(job)["serviceAccountName"] for kind, job in JOBS.items()} == {
         "snapshot": "aicr-snapshot",
@@ -124,7 +138,7 @@ def test_the_flags_of_a_validation() -> None:
 
 
 def test_plain_http_is_asked_for_on_loopback_only() -> None:
-    for made in (render_job("n", "r", IMAGE, runtime(), PLAIN), validate_job("n", "r", IMAGE, PLAIN)):
+    for made in (render_job("n", "r", IMAGE, runtime(), PLAIN), validate_job("n", "r", IMAGE, SYSTEM, PLAIN)):
         assert sum(container["args"].count("--plain-http") for container in containers(made)) == 1
     assert not any("--plain-http" in container["args"] for container in containers(JOBS["render"]))
 

@@ -50,7 +50,8 @@ def validate_deployment(
 
     def build(name: str, attempt: int) -> dict[str, Any]:
         repository = f"{registry.host}/{registry.prefix}/evidence/{evidence_repository(rollout, attempt)}"
-        return validate_job(name, rollout, image, PushTarget(repository, registry.plain_http))
+        system, push = plan.desired_state.placement.system, PushTarget(repository, registry.plain_http)
+        return validate_job(name, rollout, image, system, push)
 
     job = AicrJob(
         run=rollout,

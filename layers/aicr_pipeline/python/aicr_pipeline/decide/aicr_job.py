@@ -79,8 +79,7 @@ def snapshot_job(name: str, run: str, image: str, accelerated: NodeGroup) -> dic
         "hostPID": True,
         "hostIPC": True,
         "hostNetwork": True,
-        "nodeSelector": dict(accelerated.node_selector),
-        "tolerations": [toleration.wire() for toleration in accelerated.tolerations],
+        **_on(accelerated),
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             {"name": "run-systemd", "hostPath": {"path": "/run/systemd", "type": "Directory"}},
@@ -105,10 +104,11 @@ def render_job(name: str, run: str, image: str, runtime: ClusterRuntime, push: P
     recipe = _container("recipe", image, recipe_arguments(wish, recipe_file))
     arguments = bundle_arguments(wish, recipe_file, f"oci://{push.reference}")
     bundle = _container("bundle", image, [*arguments, *(("--plain-http",) if push.plain_http else ())])
-    return _job(name, SYSTEM_NAMESPACE, run, 1200, _pushing_pod(name, "aicr-render", [recipe], [bundle]))
+    pod = _pushing_pod(name, "aicr-render", [recipe], [bundle]) | _on(runtime.spec.placement.system)
+    return _job(name, SYSTEM_NAMESPACE, run, 1200, pod)
 
 
-def validate_job(name: str, run: str, image: str, push: PushTarget) -> dict[str, Any]:
+def validate_job(name: str, run: str, image: str, system: NodeGroup, push: PushTarget) -> dict[str, Any]:
     """A Job that runs AICR's deployment validation and pushes its evidence to ``push``.
 
     Recipe and snapshot are ConfigMaps ``<name>-recipe`` and ``<name>-snapshot``; the CTRF report is
@@ -126,7 +126,8 @@ def validate_job(name: str, run: str, image: str, push: PushTarget) -> dict[str,
             *("-o", f"cm://{VALIDATION_NAMESPACE}/{name}"),
         ],
     )
-    return _job(name, VALIDATION_NAMESPACE, run, 7200, _pushing_pod(name, "aicr-validation", [], [validate]))
+    pod = _pushing_pod(name, "aicr-validation", [], [validate]) | _on(system)
+    return _job(name, VALIDATION_NAMESPACE, run, 7200, pod)
 
 
 def registry_secret(job: Mapping[str, Any], host: str, user: str, password: str) -> dict[str, Any]:
@@ -175,6 +176,14 @@ def _container(name: str, image: str, args: list[str]) -> dict[str, Any]:
         "image": image,
         "command": ["aicr"],
         "args": [argument.replace("$", "$$") for argument in args],
+    }
+
+
+def _on(nodes: NodeGroup) -> dict[str, Any]:
+    """Where a pod may run: in a cluster whose nodes all have taints, one without tolerations never starts."""
+    return {
+        "nodeSelector": dict(nodes.node_selector),
+        "tolerations": [toleration.wire() for toleration in nodes.tolerations],
     }
 
 
