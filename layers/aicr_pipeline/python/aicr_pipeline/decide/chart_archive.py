@@ -38,6 +38,11 @@ _CHUNK = 256 * 1024
 #: has hundreds, and ``TarInfo`` takes longer over one than zlib over its file. All else is left to it.
 _USUAL = re.compile(rb"(?:[0-7]{7}\0){3}([0-7]{11})\0[0-7]{11}\0([0-7]{6})\0 0")
 _NO_DEVICE = (b"\0" * 16, b"0000000\0" * 2)
+#: Only this kind of header has a prefix to its name (POSIX.1-1988, "ustar"). ``TarInfo`` takes what stands
+#: there from any; Go (Helm, Argo CD) from this one, and from star's, where it is shorter.
+_USTAR, _STAR = b"ustar\x0000", b"tar\0"
+#: A size that all read alike: ``TarInfo`` ends a number at the first NUL, Go skips the NULs before it.
+_SIZE = re.compile(rb" *[0-7]*[ \0]*|[\x80\xff].{11}", re.DOTALL)
 
 
 def read_chart(archive: BinaryIO, source: str) -> Chart:
@@ -206,7 +211,7 @@ class _Header(NamedTuple):
 def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
     stream = _Bounded(archive, source)
     extended: dict[str, str] = {}
-    waiting = False
+    before: list[bytes] = []
     while True:
         block = stream.some(BLOCKSIZE)
         if not block:
@@ -217,15 +222,17 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
         info = _header(block, source)
         if info.type in (XHDTYPE, XGLTYPE, GNUTYPE_LONGNAME):
             more = _extended_header(info, stream)
-            if more.keys() & extended.keys():
-                # Go takes the last name, others the first.
+            # Of two names Go takes the last, others the first. A second header of a kind, or a global one,
+            # makes Go forget all that the first said.
+            forgets = info.type in before or (before and info.type == XGLTYPE)
+            if forgets or more.keys() & extended.keys():
                 raise invalid(source, f"gives an entry two names or sizes, at the header {info.name!r}")
             extended |= more
-            waiting = True
+            before.append(info.type)
             continue
         name = extended.get("path", info.name)
         size = _size(extended.get("size"), info.size, name, source)
-        extended, waiting = {}, False
+        extended, before = {}, []
         if info.type == DIRTYPE:
             if size:
                 raise invalid(source, f"has the folder {name!r} with content")
@@ -239,7 +246,7 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
             yield entry
         else:
             raise invalid(source, f"holds {name!r}, which is {_KINDS.get(info.type, 'not a plain file')}")
-    if waiting:
+    if before:
         raise invalid(source, "ends with an extended header that no entry follows")
     while stream.some(_CHUNK):  # to the end: only there does gzip check its sum
         pass
@@ -249,6 +256,8 @@ _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": 
 
 
 def _header(block: bytes, source: str) -> _Header:
+    if (block[257:265] != _USTAR or block[508:] == _STAR) and block.count(NUL, 345, 500) < 155:
+        raise invalid(source, "has a broken tar header (a prefix where its kind has none)")
     usual = _USUAL.match(block, 100)
     if usual and block[329:345] in _NO_DEVICE and int(usual[2], 8) == _checksum(block):
         prefix, name = (
@@ -260,6 +269,8 @@ def _header(block: bytes, source: str) -> _Header:
         info = TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except TarError as error:
         raise invalid(source, f"has a broken tar header ({first_line(error)})") from error
+    if not _SIZE.fullmatch(block, 124, 136):
+        raise invalid(source, "has a broken tar header (a size that readers take differently)")
     return _Header(info.name, info.size, info.type)
 
 
@@ -286,7 +297,9 @@ def _extended_header(info: _Header, stream: _Bounded) -> dict[str, str]:
         if not head.isdigit() or len(head) > 9 or not len(head) + 1 < int(head) <= len(data):
             raise invalid(stream.source, f"has a broken extended header {info.name!r}")
         record, data = data[len(head) + 1 : int(head)], data[int(head) :]
-        key, _, value = record.rstrip(b"\n").partition(b"=")
+        if not record.endswith(b"\n"):
+            raise invalid(stream.source, f"has a broken extended header {info.name!r}")
+        key, _, value = record[:-1].partition(b"=")
         if key in (b"path", b"size") or key.startswith(b"GNU.sparse"):
             # A global path or a sparse map would make tools see different entries.
             if info.type == XGLTYPE or key.startswith(b"GNU.sparse"):

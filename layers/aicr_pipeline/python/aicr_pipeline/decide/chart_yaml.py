@@ -42,10 +42,12 @@ def parse_chart_yaml(text: bytes, source: str) -> Chart:
     if not _NAME.fullmatch(name):
         raise invalid(source, f"calls itself {name[:80]!r}, which is no name of a chart")
     try:
-        json.dumps(metadata)
+        # The config blob is this text: keys may be booleans to YAML, and half a character is none to UTF-8.
+        written = json.dumps(metadata, ensure_ascii=False)
+        written.encode()
     except (TypeError, ValueError) as error:
         raise invalid(source, f"has a Chart.yaml with a value that JSON cannot hold ({error})") from error
-    return Chart(name=name, version=version, metadata=metadata)
+    return Chart(name=name, version=version, metadata=json.loads(written))
 
 
 class _ChartYamlLoader(yaml.SafeLoader):
