@@ -9,6 +9,7 @@ from aicr_pipeline.adapters.mirror import Destination, MirrorResult, mirror_char
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.decide.chart_package import (
     CONFIG_TYPE,
+    CONTENT_TYPE,
     digest_of,
 )
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -202,6 +203,10 @@ def test_an_index_that_is_compressed_all_the_same_is_read(publisher: Publisher) 
         b'{"manifests":[]}',
         b'{"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"D","size":2},"layers":[]}',
         b'{"config":{"mediaType":"%b","digest":"D","size":2},"layers":[]}' % CONFIG_TYPE.encode(),
+        # Which of the two Helm takes for the chart depends on their order.
+        b'{"config":{"mediaType":"%b","digest":"D","size":2},"layers":[{"mediaType":"%b","digest":"D","size":2},'
+        b'{"mediaType":"application/tar+gzip","digest":"D","size":2}]}'
+        % (CONFIG_TYPE.encode(), CONTENT_TYPE.encode()),
         b'{"config":{"mediaType":"%b","digest":"sha256:../x","size":2},"layers":[]}' % CONFIG_TYPE.encode(),
     ],
 )

@@ -24,6 +24,7 @@ from aicr_pipeline.decide.chart_package import (
     CONTENT_TYPE,
     GZIP_MAGIC,
     MAX_TOTAL,
+    OTHER_CONTENT_TYPES,
     Chart,
     digest_of,
     tag_of,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _IN_MEMORY = 4 * 1024 * 1024
 _MAX_CONFIG = 1024 * 1024
 _MAX_LAYERS = 8
+_CHARTS = (CONTENT_TYPE, *OTHER_CONTENT_TYPES)
 #: Above what a provenance file is judged by (``decide.provenance``).
 _MAX_PROVENANCE = 1024 * 1024
 _SIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
@@ -373,7 +375,9 @@ def chart_parts(manifest: Manifest, source: str) -> tuple[Descriptor, tuple[Desc
         layers = tuple(_descriptor(layer) for layer in document["layers"])
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise _unsupported(f"{source} is a {manifest.media_type}, not the manifest of one chart") from error
-    if config.media_type != CONFIG_TYPE or [part.media_type for part in layers].count(CONTENT_TYPE) != 1:
+    types = [part.media_type for part in layers]
+    # Exactly one: whoever pulls must not find another chart than the one that was judged.
+    if config.media_type != CONFIG_TYPE or [one for one in types if one in _CHARTS] != [CONTENT_TYPE]:
         raise _unsupported(
             f"{source} holds {config.media_type}, not one Helm chart; check the bundle's upstream"
         )

@@ -21,6 +21,12 @@ from aicr_pipeline.model.reasons import Reason
 CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
 CONTENT_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 PROVENANCE_TYPE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
+#: What Helm and Argo CD would take for a chart as well.
+OTHER_CONTENT_TYPES = (
+    "application/tar+gzip",
+    "application/vnd.oci.image.layer.v1.tar",
+    "application/vnd.oci.image.layer.v1.tar+gzip",
+)
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 #: Of an archive, packed or unpacked.
