@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 
 import pytest
 from aicr_pipeline.adapters.http import ThrottledError, retry_after
@@ -220,6 +221,17 @@ def test_an_upload_elsewhere_does_not_get_the_password_even_when_it_asks(fake: F
     assert ["Authorization" in one.headers for one in other.seen] == [False]
 
 
+def test_who_is_redirected_to_cannot_name_who_gets_the_password(fake: Fake, other: Fake) -> None:
+    fake.on(".", Reply(307, headers={"Location": f"http://{other.host}/storage"}))
+    other.on(
+        "^GET /storage", Reply(401, headers={"WWW-Authenticate": f'Bearer realm="http://{other.host}/t"'})
+    )
+    other.on("^GET /t", Reply(200, b'{"token":"t"}'))
+    with pytest.raises(DeniedError):
+        client(fake, other.host).get_manifest("1")
+    assert [one.path for one in other.seen] == ["/storage"]
+
+
 @pytest.mark.parametrize(
     "target",
     [
@@ -252,7 +264,8 @@ def test_redirects_end(fake: Fake) -> None:
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [(None, None), ("", None), ("7", 7.0), ("soon", None), ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0),
+    [(None, None), ("", None), ("7", 7.0), ("soon", None), ("\xb2", None), ("9" * 400, math.inf),
+     ("Thu, 01 Jan 99999999999999 00:00:00 GMT", None), ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0),
      ("Thu, 01 Jan 1970 00:00:01 GMT", 0.0)],
 )  # fmt: skip
 def test_retry_after_is_a_number_or_a_date(value: str | None, seconds: float | None) -> None:

@@ -358,11 +358,11 @@ def retry_after(value: str | None, now: Callable[[], float] = time.time) -> floa
     """Seconds of a ``Retry-After`` header, which holds a number or a date (RFC 9110, 10.2.3)."""
     if not value:
         return None
-    if value.strip().isdigit():
-        return float(value)
     try:
+        if value.strip().isdigit():  # of which float() takes fewer: not "²"
+            return float(value)
         return max(0.0, parsedate_to_datetime(value).timestamp() - now())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -309,7 +309,8 @@ class Repository:
         pace: Callable[[], None] | None = None,
     ) -> Answer:
         """Send with our identity; a refused one is renewed or exchanged for a token at most twice."""
-        same_host = url.startswith(self._url(f"{self.reference.host}/"))
+        ours = self._url(f"{self.reference.host}/")
+        same_host = url.startswith(ours)
         for attempt in range(3):
             identity = self._auth.headers() if same_host else {}
             answer = self.transport.send(
@@ -322,7 +323,8 @@ class Repository:
                 size=size,
                 pace=pace,
             )
-            if answer.status not in (401, 403) or not same_host:
+            # Who was redirected to does not know us, and must not name the token service that we tell.
+            if answer.status not in (401, 403) or not same_host or not answer.url.startswith(ours):
                 return answer
             text = answer.text()
             challenge = answer.headers.get("WWW-Authenticate")
