@@ -338,6 +338,8 @@ def test_the_library_costs_nothing_where_no_keyring_is_named() -> None:
         ("https://user@charts.example.com/%73table", "b"),
         ("https://charts.example.com/x/../stable?y", "b"),
         ("https://charts.example.com:444/stable", None),
+        ("oci://docker.io/org/demo", "d"),
+        ("oci://index.docker.io/org/demo", "d"),
         ("https://[", None),
         ("", None),
     ],
@@ -347,6 +349,7 @@ def test_the_longest_prefix_names_the_keys(address: str, keys: str | None) -> No
         ProvenanceSource.model_construct(source="https://charts.example.com", keys="a"),
         ProvenanceSource.model_construct(source="https://Charts.Example.com/stable/", keys="b"),
         ProvenanceSource.model_construct(source="oci://ghcr.io/org", keys="c"),
+        ProvenanceSource.model_construct(source="oci://registry-1.docker.io/org", keys="d"),
     ]
     assert keys_for(address, configured) == keys
     assert keys_for(address, ()) is None

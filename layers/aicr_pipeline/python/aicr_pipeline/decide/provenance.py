@@ -34,6 +34,8 @@ _SIGNATURE = "-----BEGIN PGP SIGNATURE-----"
 _END = "-----END PGP SIGNATURE-----"
 #: Helm splits the signed text there.
 _BETWEEN = "\n...\n"
+#: One registry under three names.
+_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -195,6 +197,8 @@ def _canonical(address: str) -> str:
     except ValueError:  # no port, no host: nothing can be fetched from there
         return address
     host = (url.hostname or "").rstrip(".")
+    if url.scheme == "oci" and host in _HUB:
+        host = _HUB[0]
     path = posixpath.normpath("/" + unquote(url.path).lstrip("/"))
     return f"{url.scheme}://{host}{port}{path}".rstrip("/")
 
