@@ -132,6 +132,12 @@ def test_an_endless_index_ends() -> None:
     assert MAX_INDEX < 300_000_000
 
 
+def test_nothing_but_a_comment_is_not_collected() -> None:
+    with pytest.raises(PipelineError) as caught:
+        find_version(iter([b"entries:\n#", *[b"x" * 1_000_000] * 40]), "app", "1.0.0", "there")
+    assert caught.value.reason == Reason.ContentTooLarge
+
+
 def test_fifteen_megabytes_cost_little() -> None:
     def chunks() -> Any:
         yield b"apiVersion: v1\nentries:\n"

@@ -141,7 +141,10 @@ def _yaml_items(chunks: Iterator[bytes], chart: str, source: str) -> Iterator[by
         chunk = next(chunks, b"")
         if not chunk:
             return
-        buffer += chunk
+        # Empty lines and comments so far: the last one may go on.
+        buffer = buffer[buffer.rfind(b"\n") :] + chunk
+        if len(buffer) > MAX_BLOCK:
+            raise _too_large(source, MAX_BLOCK)
     spaces = len(indent[1])
     name = re.escape(chart.encode())
     key = re.compile(
