@@ -10,6 +10,9 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import PlannedChart
 from aicr_pipeline.model.step import StepEvent
 
+#: Of a held chart's message: a hostile one can make it long, and the Map's results are one state together.
+_MOST_CHARACTERS = 1000
+
 
 def mirror_chart(step: StepEvent, ledger: Ledger, registry: Destination) -> dict[str, Any]:
     """Mirror one release's chart, or pack and push its wrapper.
@@ -35,7 +38,7 @@ def mirror_chart(step: StepEvent, ledger: Ledger, registry: Destination) -> dict
         if error.retry:
             raise
         held = {"release": name, "status": "held", "requests": 0, "bytes": 0}
-        return held | {"reason": str(error.reason), "message": error.message}
+        return held | {"reason": str(error.reason), "message": error.message[:_MOST_CHARACTERS]}
     chart = PlannedChart(
         name=result.chart_name,
         version=result.chart_version,
