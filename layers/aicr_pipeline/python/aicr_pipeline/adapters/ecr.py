@@ -83,11 +83,12 @@ class EcrCredentials:
 
     def token(self) -> EcrToken:
         """The current token with its expiry and host."""
-        now = self._clock()
-        if self._token is None or now >= self._renew_at:
-            self._token = fetch_token(self._client)
-            self._renew_at = self._token.expires_at - min(MARGIN, (self._token.expires_at - now) / 2)
-        return self._token
+        now, token = self._clock(), self._token  # which another thread may forget meanwhile
+        if token is None or now >= self._renew_at:
+            token = fetch_token(self._client)
+            self._renew_at = token.expires_at - min(MARGIN, (token.expires_at - now) / 2)
+            self._token = token
+        return token
 
     def renew(self) -> None:
         self._token = None

@@ -73,9 +73,10 @@ class StaticCredentials:
         self._pair: tuple[str, str] | None = None
 
     def get(self) -> tuple[str, str]:
-        if self._pair is None:
-            self._pair = self._read()
-        return self._pair
+        pair = self._pair  # another thread may forget it meanwhile
+        if pair is None:
+            pair = self._pair = self._read()
+        return pair
 
     def renew(self) -> None:
         self._pair = None
