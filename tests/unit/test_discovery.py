@@ -59,8 +59,8 @@ def test_a_node_of_both_groups_is_named() -> None:
             ["of 2 kinds", "h100 with ubuntu 24.04 (1, a", "h200 with ubuntu 24.04 (1, b"],
         ),
         ([node("b", image="Ubuntu 22.04.5 LTS")], ["ubuntu 22.04", "ubuntu 24.04"]),
-        ([node("b", image="Amazon Linux 2023.6.20241031")], ["amazon linux 2023.6"]),
-        ([node("b", "x9.metal")], ["x9.metal"]),
+        ([node("b", image="Amazon Linux 2023.6.20241031")], ["amazon linux 2023 (1"]),
+        ([node("b", "x9.metal")], ["x9 with"]),
         ([node("b", "")], ["unknown instance type"]),
     ],
 )
@@ -75,11 +75,16 @@ def test_one_accelerator_and_one_system(others: list[Any], words: list[str]) -> 
         ("p4d.24xlarge", "p4de.24xlarge"),
         ("p5e.48xlarge", "p5en.48xlarge"),
         ("p5.48xlarge", "p5.4xlarge"),
+        ("g5.12xlarge", "g5.48xlarge"),
         ("a3-highgpu-8g", "a3-highgpu-8g"),
     ],
 )
 def test_sizes_of_one_accelerator_are_alike(one: str, other: str) -> None:
     check(node("a", one), node("b", other))
+
+
+def test_images_that_are_being_renewed_are_one_system() -> None:
+    check(node("a", image="Amazon Linux 2023.6.20250303"), node("b", image="Amazon Linux 2023.7.20250428"))
 
 
 def test_discovery_that_has_reached_some_nodes_makes_no_difference() -> None:

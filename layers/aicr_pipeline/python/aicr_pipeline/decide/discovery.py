@@ -19,7 +19,7 @@ MOST_KINDS = 20
 _PASSING = re.compile(r"^(node\.kubernetes\.io|node\.cloudprovider\.kubernetes\.io)/")
 _PASSING_KEYS = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"})
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
-#: EC2 families whose accelerator is known by their name; others are told apart by the instance type itself.
+#: EC2 families that share an accelerator with others; every other family has one of its own.
 _EC2_ACCELERATORS: Mapping[str, str] = {
     "p4d": "a100",
     "p4de": "a100",
@@ -161,18 +161,22 @@ def _count(kinds: dict[Any, Kind], key: Any, name: str) -> None:
 
 
 def _accelerator(node: Mapping[str, Any]) -> str:
-    """By GPU Feature Discovery where it has run, else by the instance type."""
+    """By the family of the instance type, else by GPU Feature Discovery where it has run."""
     labels = (node.get("metadata") or {}).get("labels") or {}
     instance = str(labels.get("node.kubernetes.io/instance-type", ""))
     # AICR installs the discovery, and while it is being rolled out only some nodes have its label.
-    known = _EC2_ACCELERATORS.get(instance.partition(".")[0])
-    return known or instance or str(labels.get("nvidia.com/gpu.product", "")) or "unknown instance type"
+    family = instance.partition(".")[0]
+    known = _EC2_ACCELERATORS.get(family, family)
+    return known or str(labels.get("nvidia.com/gpu.product", "")) or "unknown instance type"
 
 
 def _operating_system(node: Mapping[str, Any]) -> str:
-    """``ubuntu 24.04`` of "Ubuntu 24.04.3 LTS": what AICR's criteria and constraints tell apart."""
+    """``ubuntu 24.04`` of "Ubuntu 24.04.3 LTS": what AICR's criteria and constraints tell apart.
+
+    A year is the whole version (Amazon Linux 2023): what follows it differs while images are renewed.
+    """
     image = str(((node.get("status") or {}).get("nodeInfo") or {}).get("osImage", ""))
-    version = re.search(r"\d+(\.\d+)?", image)
+    version = re.search(r"\d{4}|\d+(\.\d+)?", image)
     name = image[: version.start()] if version else image.partition("(")[0]
     return f"{name.strip().lower()} {version[0] if version else ''}".strip() or "unknown system"
 
