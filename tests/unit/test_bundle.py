@@ -198,6 +198,8 @@ def test_bundle_info_that_does_not_fit(releases: Any, said: str) -> None:
         ({"003-app/upstream.env": ENV}, "release app stands twice"),
         ({"001-app/upstream.env": None}, "001-app must hold either upstream.env or Chart.yaml"),
         ({"001-app/Chart.yaml": WRAPPER}, "001-app must hold either upstream.env or Chart.yaml"),
+        ({"001-app/templates/x.yaml": b"kind: A\n"}, "001-app/templates/x.yaml would be lost"),
+        ({"001-app/charts/x.tgz": b""}, "001-app/charts/x.tgz would be lost"),
         ({"recipe.yaml": None}, "recipe.yaml is missing"),
         ({"recipe.yaml": b"- a"}, "recipe.yaml is not a mapping"),
         ({"001-app/values.yaml": b"- a"}, "001-app/values.yaml is not a mapping"),

@@ -284,6 +284,9 @@ def _release(
             name: data for name, data in own.items() if name != "install.sh" and name != "cluster-values.yaml"
         }
         return BundledRelease(entry.name, component, namespace, entry.folder, None, None, chart)
+    lost = sorted(name for name in own if name.startswith(("templates/", "charts/")))
+    if lost:
+        raise _invalid(f"{entry.folder}/{lost[0]} would be lost: the chart comes from elsewhere, as a whole")
     text = _decoded(own["upstream.env"], f"{entry.folder}/upstream.env")
     source = parse_upstream_env(text, entry.folder)
     values = merge(
