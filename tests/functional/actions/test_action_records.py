@@ -274,7 +274,7 @@ def test_a_resolve_that_ended_badly_says_why(place: Place) -> None:
         }
     ]
     assert "docs/runbook.md, BundleInvalid" in place.topics.sent[0]["Message"]
-    with refused(Reason.Resolving):
+    with pytest.raises(RuntimeError, match="no state says"):
         resolve(place, {"run": "r", "runtimeVersion": "v"})
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aicr_pipeline.decide.ending import RESULTS, ended_with
-from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
 Trigger = Literal["submission", "schedule", "hand"]
@@ -48,8 +47,9 @@ def resolve_end(state: Mapping[str, Any], current_version: str | None) -> Resolv
 
     Raises
     ------
-    PipelineError
-        ``Resolving`` when no state says how it ended.
+    RuntimeError
+        When no state says how it ended: no end of the domain, so the execution stops there and people hear
+        of it, where one would pass for a resolve that went well.
     """
     base = {
         "run": str(state["run"]),
@@ -64,7 +64,7 @@ def resolve_end(state: Mapping[str, Any], current_version: str | None) -> Resolv
         return ResolveEnd(RESOLVE_STALLED, base | {"reason": str(reason), "message": message})
     announcement = state.get("announcement")
     if not isinstance(announcement, Mapping):
-        raise PipelineError(Reason.Resolving, "Record resolve was reached, but no state says how it ended.")
+        raise RuntimeError("Record resolve was reached, but no state says how it ended.")
     plan = {"plan": str(state["plan"]["digest"]), "releases": int(state["plan"]["releases"])}
     return ResolveEnd(str(announcement["event"]), base | plan)
 
