@@ -35,7 +35,10 @@ def make_plan(
     """
     spec = runtime.spec
     state = DesiredState(
-        aicr=PlannedAicr(image_digest=aicr.image.partition("@")[2], version=aicr.version),
+        # With the ``v`` that AICR writes: a pin may be spelled without, and means the same.
+        aicr=PlannedAicr(
+            image_digest=aicr.image.partition("@")[2], version=f"v{aicr.version.removeprefix('v')}"
+        ),
         recipe=bundle.recipe_name,
         bundle_content_digest=bundle.content_digest,
         criteria=PlannedCriteria(
