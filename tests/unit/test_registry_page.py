@@ -15,7 +15,8 @@ MODULES = sorted(
     [
         *PROGRAM.glob("adapters/registry*.py"),
         *(PROGRAM / "adapters" / f"{name}.py" for name in
-          ("artifact", "chart_folder", "chart_sources", "docker_config", "ecr", "http", "mirror")),
+          ("artifact", "chart_folder", "chart_manifest", "chart_sources", "docker_config", "ecr", "http",
+           "mirror")),
         *(PROGRAM / "decide" / f"{name}.py" for name in
           ("chart_archive", "chart_package", "chart_yaml", "helm_index", "provenance", "unpack")),
     ]

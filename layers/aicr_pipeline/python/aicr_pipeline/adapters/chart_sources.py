@@ -6,25 +6,23 @@ believed only after the archive itself has been read.
 
 import hashlib
 import io
-import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from aicr_pipeline.adapters.at_once import both
+from aicr_pipeline.adapters.chart_manifest import Descriptor, chart_parts
 from aicr_pipeline.adapters.http import Answer, Counters, Transport, joined, shown
 from aicr_pipeline.adapters.registry import Manifest, Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import Credentials, basic
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError
 from aicr_pipeline.decide.chart_package import (
-    CONFIG_TYPE,
     CONTENT_TYPE,
     GZIP_MAGIC,
     MAX_TOTAL,
-    OTHER_CONTENT_TYPES,
     Chart,
     digest_of,
     tag_of,
@@ -40,13 +38,9 @@ if TYPE_CHECKING:
 
 #: Charts are kilobytes; larger ones go to the disk of the function.
 _IN_MEMORY = 4 * 1024 * 1024
-_MAX_CONFIG = 1024 * 1024
-_MAX_LAYERS = 8
-_CHARTS = (CONTENT_TYPE, *OTHER_CONTENT_TYPES)
 #: Above what a provenance file is judged by (``decide.provenance``).
 _MAX_PROVENANCE = 1024 * 1024
 _SIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 
@@ -83,15 +77,6 @@ class IndexedChart:
     entry: "IndexEntry"
     #: Absolute, in the index's order.
     urls: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """A blob as a manifest names it."""
-
-    media_type: str
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -339,11 +324,6 @@ def plain_hosts(registry: "Registry") -> frozenset[str]:
     return frozenset(hosts)
 
 
-def layer_of(layers: Iterable[Descriptor], media_type: str) -> Descriptor | None:
-    """The first layer of a media type."""
-    return next((layer for layer in layers if layer.media_type == media_type), None)
-
-
 def fetch_blob(repository: Repository, part: Descriptor) -> Blob:
     """Fetch what a manifest names, checked against it; one request, a token's two apart."""
     file = spool()
@@ -359,44 +339,6 @@ def judged(blob: Blob, name: str, version: str, source: str) -> Chart:
     chart = read_chart(blob.file, source)
     require_identity(chart, name, version, source)
     return chart
-
-
-def chart_parts(manifest: Manifest, source: str) -> tuple[Descriptor, tuple[Descriptor, ...]]:
-    """Config and layers of a manifest that holds exactly one chart (Helm's OCI media types).
-
-    Raises
-    ------
-    PipelineError
-        ``ChartSourceUnsupported`` for anything else, an image for example; ``ContentTooLarge``.
-    """
-    try:
-        document = json.loads(manifest.content)
-        config = _descriptor(document["config"])
-        layers = tuple(_descriptor(layer) for layer in document["layers"])
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise _unsupported(f"{source} is a {manifest.media_type}, not the manifest of one chart") from error
-    types = [part.media_type for part in layers]
-    # Exactly one: whoever pulls must not find another chart than the one that was judged.
-    if config.media_type != CONFIG_TYPE or [one for one in types if one in _CHARTS] != [CONTENT_TYPE]:
-        raise _unsupported(
-            f"{source} holds {config.media_type}, not one Helm chart; check the bundle's upstream"
-        )
-    if (
-        len(layers) > _MAX_LAYERS
-        or config.size > _MAX_CONFIG
-        or sum(part.size for part in layers) > MAX_TOTAL
-    ):
-        raise PipelineError(
-            Reason.ContentTooLarge, f"{source} names more than {MAX_TOTAL:,} bytes or {_MAX_LAYERS} layers."
-        )
-    return config, layers
-
-
-def _descriptor(value: Any) -> Descriptor:
-    media_type, digest, size = value["mediaType"], value["digest"], value["size"]
-    if not _DIGEST.fullmatch(digest) or not isinstance(size, int) or size < 0:
-        raise ValueError("descriptor")
-    return Descriptor(str(media_type), digest, size)
 
 
 def in_memory(content: bytes) -> Blob:

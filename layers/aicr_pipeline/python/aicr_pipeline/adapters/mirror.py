@@ -19,16 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aicr_pipeline.adapters.at_once import both
+from aicr_pipeline.adapters.chart_manifest import Descriptor, chart_parts, layer_of
 from aicr_pipeline.adapters.chart_sources import (
     Blob,
     ChartSources,
-    Descriptor,
     FetchedChart,
     anonymous,
-    chart_parts,
     fetch_blob,
     in_memory,
-    layer_of,
     name_of,
 )
 from aicr_pipeline.adapters.http import Counters, Transport
