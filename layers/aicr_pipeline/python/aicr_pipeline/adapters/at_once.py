@@ -19,7 +19,8 @@ def both(one: Callable[[], A], other: Callable[[], B]) -> tuple[A, B]:
     Raises
     ------
     BaseException
-        What ``one`` raised, else what ``other`` did: which comes first is nobody's to see.
+        What ``one`` raised, else what ``other`` did: which comes first is nobody's to see. An interrupt does
+        not wait for the other.
     """
     results: list[B] = []
     problems: list[BaseException] = []
@@ -30,12 +31,14 @@ def both(one: Callable[[], A], other: Callable[[], B]) -> tuple[A, B]:
         except BaseException as error:  # noqa: BLE001 - it is raised again, by whoever waits
             problems.append(error)
 
-    beside = threading.Thread(target=run)
+    beside = threading.Thread(target=run, daemon=True)  # nor does the end of the program
     beside.start()
     try:
         first = one()
-    finally:
+    except Exception:
         beside.join()
+        raise
+    beside.join()
     if problems:
         raise problems[0]
     return first, results[0]
