@@ -60,7 +60,7 @@ def resolve_definition(arns: Mapping[str, str], version: str, partition: str) ->
             "Bundle read?": if_ended("bundle", "Record resolve", "Mirror charts"),
             "Mirror charts": {
                 "Type": "Map",
-                "Comment": "Each release's chart goes into the registry; what is there already costs a HEAD",
+                "Comment": "Each release's chart goes into the registry; what is there costs two requests",
                 "ItemsPath": "$.bundle.releases",
                 "ItemSelector": item_selector("run", "runtimeVersion", "cluster"),
                 "MaxConcurrency": AT_ONCE,
