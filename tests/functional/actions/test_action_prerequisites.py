@@ -88,7 +88,7 @@ def test_the_eks_capability_is_not_asked(ready: Place) -> None:
 def test_a_sidecar_has_no_say() -> None:
     made = controller("argocd")
     containers = made["spec"]["template"]["spec"]["containers"]
-    containers.insert(0, {"name": "proxy", "image": "envoy"})
+    containers.insert(0, {"name": "proxy", "image": "istio/proxyv2:1.20.0"})
     assert argocd_version(made) == "v3.4.2"
 
 

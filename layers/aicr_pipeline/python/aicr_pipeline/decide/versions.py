@@ -33,10 +33,12 @@ def argocd_version(controller: Mapping[str, Any]) -> str | None:
     """The version of an application controller's StatefulSet or Deployment, None when it does not say.
 
     The tag of its image, as what really runs; else the label that Argo CD's Helm chart writes. An image by
-    digest has neither, and a fork's tag may be anything.
+    digest has neither, and a fork's tag may be anything. A container beside the controller's says nothing.
     """
     template = ((controller.get("spec") or {}).get("template") or {}).get("spec") or {}
-    tags = [_tag(str(container.get("image", ""))) for container in template.get("containers") or []]
+    containers = template.get("containers") or []
+    own = [item for item in containers if str(item.get("name", "")).endswith("application-controller")]
+    tags = [_tag(str(container.get("image", ""))) for container in own or containers]
     labels = (controller.get("metadata") or {}).get("labels") or {}
     candidates = [*tags, str(labels.get("app.kubernetes.io/version", ""))]
     return next((candidate for candidate in candidates if numbers(candidate)), None)
