@@ -70,6 +70,19 @@ def test_helm_does_see_the_other_chart(trick: str, tmp_path: Path) -> None:
     assert "name: other" in shown
 
 
+@pytest.mark.parametrize("line", ["<<: {version: 6.6.6}\n", "verſion: 6.6.6\n"])
+def test_a_chart_yaml_that_go_reads_in_another_way_is_refused(line: str, tmp_path: Path) -> None:
+    content = packed_again(tar(Entry("app/Chart.yaml", CHART + line.encode())))
+    with pytest.raises(PipelineError, match="says a field in two ways"):
+        read(content)
+    file = tmp_path / "app.tgz"
+    file.write_bytes(content)
+    shown = subprocess.run(
+        [helm_binary(), "show", "chart", file], capture_output=True, text=True, check=True
+    ).stdout
+    assert "version: 6.6.6" in shown
+
+
 def test_extended_headers_that_belong_together_are_read() -> None:
     comment = Entry("g", record("comment", "1"), tarfile.XGLTYPE)
     path = Entry("x", record("path", "app/Chart.yaml"), tarfile.XHDTYPE)

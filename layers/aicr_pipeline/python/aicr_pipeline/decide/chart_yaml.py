@@ -28,7 +28,7 @@ def parse_chart_yaml(text: bytes, source: str) -> Chart:
     ------
     PipelineError
         ``ChartInvalid`` when it is no mapping, uses YAML aliases (a few lines may expand to gigabytes),
-        or lacks a name or version.
+        says a field in two ways, or lacks a name or version.
     """
     try:
         metadata = yaml.load(text, Loader=_ChartYamlLoader)  # noqa: S506 - a SafeLoader, narrowed
@@ -36,6 +36,11 @@ def parse_chart_yaml(text: bytes, source: str) -> Chart:
         raise invalid(source, f"has a Chart.yaml that does not parse ({first_line(error)})") from error
     if not isinstance(metadata, dict):
         raise invalid(source, "has a Chart.yaml that is not a mapping")
+    # Go's YAML merges what stands under '<<', and its JSON takes 'verſion' for version: Helm would see
+    # another chart.
+    keys = [str(key).casefold() for key in metadata]
+    if "<<" in keys or len(set(keys)) < len(keys):
+        raise invalid(source, "has a Chart.yaml that says a field in two ways")
     name, version = metadata.get("name"), metadata.get("version")
     if not isinstance(name, str) or not isinstance(version, str) or not name or not version:
         raise invalid(source, "has a Chart.yaml without a name or a version")
