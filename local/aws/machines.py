@@ -123,7 +123,8 @@ class Machines:
 
 
 def view(execution: Any) -> ExecutionView:
-    status = str(execution.exec_status.value)
+    # moto lists an execution a moment before it gives it a status.
+    status = str(execution.exec_status.value) if execution.exec_status else "RUNNING"
     return ExecutionView(
         arn=execution.exec_arn,
         name=execution.name,
