@@ -69,7 +69,8 @@ def placed(
     return {"placement": {"system": {"nodeSelector": system}, "accelerated": group}}
 
 
-GROUP, ANYTHING = "eks.amazonaws.com/nodegroup", {"operator": "Exists"}
+GROUP = "eks.amazonaws.com/nodegroup"
+ANYTHING = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize(

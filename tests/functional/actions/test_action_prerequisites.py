@@ -103,6 +103,16 @@ def test_no_argocd(ready: Place) -> None:
     [
         ({"overrides": {"a": {"enabled": "no"}}}, Reason.InvalidOverride, "spec.overrides.a.enabled"),
         ({"overrides": {"deployer": {"x": 1}}}, Reason.InvalidOverride, "spec.overrides.deployer"),
+        (
+            {
+                "placement": {
+                    "system": {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+                    "accelerated": {"nodeSelector": {"a": "c"}},
+                }
+            },
+            Reason.InvalidPlacement,
+            "spec.placement.system.tolerations: AICR takes key=value:effect",
+        ),
         ({"validation": {"deployment": "Required"}}, Reason.ValidationUnavailable, "validation.enabled"),
     ],
 )

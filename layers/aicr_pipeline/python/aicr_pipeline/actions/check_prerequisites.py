@@ -8,8 +8,8 @@ from aicr_pipeline.adapters.ledger import Inbox
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.runtimes import pinned, read_runtime
 from aicr_pipeline.decide import versions
+from aicr_pipeline.decide.aicr_command import bundle_arguments, wish_of
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
-from aicr_pipeline.decide.overrides import check_sayable
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
@@ -46,7 +46,8 @@ def check_prerequisites(
             "spec.validation.deployment is Required, but validation.enabled is false in the configuration. "
             "Enable it, or set spec.validation.deployment: Disabled.",
         )
-    check_sayable(runtime.spec.overrides)
+    # Refuses what AICR has no flag for: before a Job on an accelerated node is started for nothing.
+    bundle_arguments(wish_of(runtime), "recipe.yaml", "bundle")
     kubernetes = _kubernetes_version(cluster)
     engine = _engine(config, argocd)
     _namespaces(config, cluster)

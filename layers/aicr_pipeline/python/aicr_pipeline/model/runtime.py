@@ -80,8 +80,14 @@ def _small(value: JsonValue) -> JsonValue:
     return value
 
 
-#: A dotted path as AICR's ``--set-json component:path=value`` takes it: no ``=``, comma, space or control.
-OverridePath = Annotated[str, StringConstraints(pattern=r"^[^\s=,:\x00-\x1f\x7f]{1,256}$")]
+#: A dotted path as AICR's ``--set-json component:path=value`` takes it: no ``=``, comma, space or control,
+#: and no part of it empty, which AICR would write as a key that no chart has.
+OverridePath = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[^\s=,:.\x00-\x1f\x7f]+(\.[^\s=,:.\x00-\x1f\x7f]+)*$", min_length=1, max_length=256
+    ),
+]
 OverrideValue = Annotated[JsonValue, AfterValidator(_small)]
 
 
