@@ -67,6 +67,7 @@ def test_ecr_hosts_are_asked_for_a_token(monkeypatch: pytest.MonkeyPatch, tmp_pa
     host = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it keeps the identity that another test had
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))

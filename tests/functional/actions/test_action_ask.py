@@ -170,6 +170,11 @@ def build(attempt: int) -> dict[str, Any]:
     )
 
 
+def not_yet(attempt: int) -> bool:
+    """No result is there."""
+    return False
+
+
 def conditions(place: Place, attempt: int, kind: str) -> None:
     status = {"conditions": [{"type": kind, "status": "True"}]}
     place.store.merge_status(
@@ -178,20 +183,20 @@ def conditions(place: Place, attempt: int, kind: str) -> None:
 
 
 def test_a_job_is_started_once_and_found_again(place: Place) -> None:
-    first = jobs.start(place.cluster, build)
+    first = jobs.start(place.cluster, build, not_yet)
     assert first.attempt == 1
-    assert jobs.start(place.cluster, build).job["metadata"]["uid"] == first.job["metadata"]["uid"]
+    assert jobs.start(place.cluster, build, not_yet).job["metadata"]["uid"] == first.job["metadata"]["uid"]
     conditions(place, 1, "Complete")
-    assert jobs.start(place.cluster, build).attempt == 1, "one that ended well is not run again"
+    assert jobs.start(place.cluster, build, not_yet).attempt == 1, "one that ended well is not run again"
     assert len(place.store.list(JOBS, namespace="aicr-system")) == 1
 
 
 def test_a_failed_job_stays_and_the_next_attempt_has_another_name(place: Place) -> None:
     for attempt in range(1, 10):
-        assert jobs.start(place.cluster, build).attempt == attempt
+        assert jobs.start(place.cluster, build, not_yet).attempt == attempt
         conditions(place, attempt, "Failed")
     with refused(Reason.AICRInternal, "Nine Jobs"):
-        jobs.start(place.cluster, build)
+        jobs.start(place.cluster, build, not_yet)
     assert len(place.store.list(JOBS, namespace="aicr-system")) == 9
 
 
@@ -206,7 +211,7 @@ def test_two_starts_at_once_make_one_job(place: Place, monkeypatch: pytest.Monke
         return real(path)
 
     monkeypatch.setattr(place.cluster, "get", blind_once)
-    assert jobs.start(place.cluster, build).attempt == 1
+    assert jobs.start(place.cluster, build, not_yet).attempt == 1
     assert len(place.store.list(JOBS, namespace="aicr-system")) == 1
 
 
