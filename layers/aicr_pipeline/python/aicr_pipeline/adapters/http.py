@@ -1,4 +1,6 @@
-"""HTTP to registries and chart repositories: bounded in every direction.
+"""HTTP to registries and chart repositories: attempts, waits, redirects and sizes are bounded.
+
+How long a body may trickle in is not: each piece has 30 seconds, and the function's timeout ends the rest.
 
 Used by the registry client and the chart sources. One ``Transport`` serves a whole function: it keeps
 connections, but no identity; who asks is said with each request.
