@@ -205,6 +205,7 @@ def test_bundle_info_that_does_not_fit(releases: Any, said: str) -> None:
         ({"001-app/values.yaml": b"- a"}, "001-app/values.yaml is not a mapping"),
         ({"001-app/values.yaml": b"a: 1\na: 2"}, "stands twice"),
         ({"001-app/values.yaml": b"x: 9007199254740993"}, "release app: its values cannot be written"),
+        ({"001-app/values.yaml": b"x: 0x" + b"f" * 5000}, "release app: its values cannot be written"),
         ({"001-app/values.yaml": b"x: .nan"}, "release app: its values cannot be written"),
         ({"003-gone/upstream.env": ENV}, "neither bundle-info.yaml nor the recipe names its namespace"),
     ],

@@ -54,6 +54,7 @@ def recipe(*constraints: tuple[str, str]) -> dict[str, Any]:
         ("1.34.2", "!= 1.34.3", True),
         ("ubuntu", "ubuntu", True),
         ("Ubuntu", "ubuntu", False),
+        ("9" * 5000, ">= 1.0", False),
         ("24.04", "24.04", True),
         ("24.4", "24.04", False),  # without an operator it is text
         ("ubuntu", "!= rhel", True),

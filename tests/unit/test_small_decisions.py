@@ -115,6 +115,7 @@ def test_other_names() -> None:
         ("1.2.3.4", None),
         ("vv1.2.3", None),
         ("1.x", None),
+        (f"1.{'9' * 5000}.0", None),
     ],
 )
 def test_numbers(text: str, found: tuple[int, int, int] | None) -> None:

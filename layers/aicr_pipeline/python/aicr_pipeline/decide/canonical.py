@@ -19,9 +19,10 @@ def canonical(value: Any, what: str) -> bytes:
     """
     try:
         return rfc8785.dumps(value)
-    except rfc8785.CanonicalizationError as error:
+    except ValueError as error:  # the library's own, and Python's for an integer of thousands of digits
         raise PipelineError(
-            Reason.BundleInvalid, f"{what} cannot be written as canonical JSON (RFC 8785): {error}."
+            Reason.BundleInvalid,
+            f"{what} cannot be written as canonical JSON (RFC 8785): {str(error)[:200]}.",
         ) from None
 
 

@@ -19,8 +19,9 @@ KUBERNETES = "K8s.server.version"
 _TERM = re.compile(r"(>=|<=|!=|==|=|>|<)?\s*(.+)", re.DOTALL)
 #: What no exact value begins with: an operator of a newer AICR, which must not pass for text.
 _STRANGE = re.compile(r"(?!-\d)[^\w/.(]")
-_VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:(?<=\d)[-+](.*))?")
-_GKE = re.compile(r"gke\.(\d+)")
+#: No number of a version is longer, and Python refuses to read very long ones.
+_VERSION = re.compile(r"v?(\d{1,18})(?:\.(\d{1,18}))?(?:\.(\d{1,18}))?(?:(?<=\d)[-+](.*))?")
+_GKE = re.compile(r"gke\.(\d{1,18})")
 
 Version = tuple[tuple[int, ...], int | None]
 

@@ -10,7 +10,8 @@ from aicr_pipeline.model.reasons import Reason
 if TYPE_CHECKING:
     from aicr_pipeline.model.config import Aicr
 
-_VERSION = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?$")
+#: No number of a version is longer, and Python refuses to read very long ones.
+_VERSION = re.compile(r"^v?(\d{1,18})\.(\d{1,18})(?:\.(\d{1,18}))?(?:[-+].*)?$")
 
 #: The floor of the support policy: DRA ``resource.k8s.io/v1`` is GA from 1.34.
 KUBERNETES_FLOOR = (1, 34)
