@@ -159,6 +159,22 @@ def test_same_wish_same_digest_and_one_value_changes_it(running: Machine) -> Non
     assert running.pipeline.aws.executions(running.pipeline.machine("rollout")) == []
 
 
+def test_a_plan_that_was_changed_after_it_was_written_is_never_taken(running: Machine) -> None:
+    first = running.resolve(runtime(paused=True) + b"# whose plan is changed\n")
+    key = f"plans/{first.output['plan']['digest'][7:]}.json"
+    s3, bucket = running.pipeline.aws.client("s3"), running.pipeline.aws.outputs["LedgerBucket"]
+    good = running.pipeline.ledger(key) or b""
+    # The ledger's policy lets nobody do this; an administrator takes it away.
+    policy = s3.get_bucket_policy(Bucket=bucket)["Policy"]
+    s3.delete_bucket_policy(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key=key, Body=good.replace(b'"kubeflow"', b'"dynamo"'))
+    ended = running.resolve(runtime(paused=True) + b"# after that\n")
+    s3.put_object(Bucket=bucket, Key=key, Body=good)
+    s3.put_bucket_policy(Bucket=bucket, Policy=policy)
+    assert (ended.status, ended.error) == ("FAILED", "PlanUnreadable")
+    assert "was changed after it was written" in (ended.cause or "")
+
+
 def test_an_engine_that_is_too_old(running: Machine) -> None:
     store, namespace = running.pipeline.kube.store, running.pipeline.config.engine.namespace
     store.apply(controller(namespace, "quay.io/argoproj/argocd:v2.14.11"), namespace)
