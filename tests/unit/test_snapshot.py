@@ -40,6 +40,15 @@ def read(**fingerprint: Any) -> Snapshot:
     return read_snapshot(yaml.safe_dump(made).encode())
 
 
+def test_a_count_of_thousands_of_digits_is_none() -> None:
+    """Python neither prints such a number nor reads its decimal form; YAML has it in hexadecimal, too."""
+    text = yaml.safe_dump(GOOD).encode()
+    hostile = text.replace(b"value: 4", b"value: 0x" + b"f" * 5000)
+    assert hostile != text
+    with refused(Reason.SnapshotIncomplete, "nodeCount"):
+        read_snapshot(hostile)
+
+
 @pytest.mark.parametrize("name", ["pre", "post"])
 def test_captured(captured: Path, name: str) -> None:
     found = read_snapshot((captured / H100 / f"snapshot-{name}-install.yaml").read_bytes())
@@ -75,6 +84,8 @@ def test_the_digest_is_of_the_bytes() -> None:
         ({"nodeCount": {"value": "four"}}, "nodeCount"),
         ({"nodeCount": {"value": -1}}, "nodeCount"),
         ({"nodeCount": {"value": 4.5}}, "nodeCount"),
+        ({"nodeCount": {"value": 10**9}}, "nodeCount"),
+        ({"nodeCount": {"value": "٣"}}, "nodeCount"),
     ],
 )
 def test_aicr_did_not_see_the_cluster(change: dict[str, Any], named: str) -> None:

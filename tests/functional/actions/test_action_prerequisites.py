@@ -52,6 +52,12 @@ def test_all_is_there(ready: Place) -> None:
     assert check(ready) == {"kubernetes": "v1.34.2-eks-local", "argocd": "v3.4.2", "aicr": "v1.1.2"}
 
 
+def test_an_image_that_admission_would_not_let_run(ready: Place) -> None:
+    mine = {"version": "v1.1.2", "image": "ghcr.io/me/aicr@sha256:" + "1" * 64}
+    with refused(Reason.InvalidRuntime, "spec.aicr.image is of ghcr.io/me/aicr", "ghcr.io/nvidia/aicr only"):
+        check(ready, aicr=mine)
+
+
 @pytest.mark.parametrize(
     "image", ["quay.io/argoproj/argocd:v3.0.12", f"reg.example:5000/argocd:v2.14.3{DIGEST}"]
 )

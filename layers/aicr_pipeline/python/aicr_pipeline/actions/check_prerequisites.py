@@ -40,6 +40,14 @@ def check_prerequisites(
     runtime = read_runtime(inbox, str(step.input["runtimeVersion"]))
     aicr = pinned(runtime, config.aicr)
     versions.check_aicr_supported(aicr.version, aicr)
+    if aicr.repository != config.aicr.repository:
+        # Admission lets no other image run; said here, before anything does.
+        raise PipelineError(
+            Reason.InvalidRuntime,
+            f"spec.aicr.image is of {aicr.repository}, but this pipeline runs images of "
+            f"{config.aicr.repository} only. Correct it, or change aicr.image in the configuration and apply "
+            "the manifests.",
+        )
     if runtime.spec.validation.deployment == "Required" and not config.validation.enabled:
         raise PipelineError(
             Reason.ValidationUnavailable,

@@ -10,8 +10,8 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import PlannedChart
 from aicr_pipeline.model.step import StepEvent
 
-#: Of a held chart's message: a hostile one can make it long, and the Map's results are one state together.
-_MOST_CHARACTERS = 1000
+#: Of a held chart's message: hostile ones are long, and 500 of them must fit a state together (256 KiB).
+_MOST_CHARACTERS = 350
 
 
 def mirror_chart(step: StepEvent, ledger: Ledger, registry: Destination) -> dict[str, Any]:

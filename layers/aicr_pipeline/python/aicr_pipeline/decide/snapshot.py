@@ -45,10 +45,9 @@ def read_snapshot(text: bytes) -> Snapshot:
     check_artifact(data, "Snapshot", "The snapshot")
     fingerprint = data.get("fingerprint")
     missing = [name for name in _NEEDED if not _value(fingerprint, name)]
-    nodes = str(_value(fingerprint, "nodeCount"))
-    missing += (
-        ["nodeCount"] if "nodeCount" not in missing and not (nodes.isdecimal() and len(nodes) < 10) else []
-    )
+    nodes = _count(_value(fingerprint, "nodeCount"))
+    if nodes is None and "nodeCount" not in missing:
+        missing.append("nodeCount")
     if missing:
         raise PipelineError(
             Reason.SnapshotIncomplete,
@@ -63,10 +62,17 @@ def read_snapshot(text: bytes) -> Snapshot:
         accelerator=_text(fingerprint, "accelerator"),
         os=_text(fingerprint, "os"),
         kubernetes_version=str(_value(fingerprint, "k8sVersion")),
-        node_count=int(nodes),
+        node_count=nodes or 0,
         gpu_driver_state=_driver(measurements),
         measurements=measurements if isinstance(measurements, list) else [],
     )
+
+
+def _count(value: Any) -> int | None:
+    """A number of nodes as YAML has it, a number or its text; None for what cannot be one."""
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdecimal() and len(value) < 10 else None
+    return value if isinstance(value, int) and 0 < value < 10**9 else None
 
 
 def check_criteria(snapshot: Snapshot, criteria: Criteria) -> None:

@@ -189,6 +189,11 @@ class Aicr(Document):
     validator_images: tuple[ImageByDigest, ...] = ()
     development_versions: tuple[str, ...] = ()
 
+    @property
+    def repository(self) -> str:
+        """The image without its digest."""
+        return self.image.partition("@")[0]
+
     def image_of(self, digest: str) -> str:
         """The image with another digest: a plan names only that."""
         return f"{self.image.partition('@')[0]}@{digest}"
