@@ -284,6 +284,8 @@ def test_other_keys(key: bytes, check: str) -> None:
             "subjects",
         ),
     ],
+    # A signature differs from run to run, and so would names that held one.
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_other_envelopes_even_signed(sealed: bytes, check: str) -> None:
     verdict = look(sealed)
