@@ -8,7 +8,7 @@ extended headers of any declared size into memory, and follows GNU extensions no
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from tarfile import (
     AREGTYPE,
     BLOCKSIZE,
@@ -46,12 +46,12 @@ _SIZE = re.compile(rb" *[0-7]*[ \0]*|[\x80\xff].{11}", re.DOTALL)
 
 
 def read_chart(archive: BinaryIO, source: str) -> Chart:
-    """Validate a chart archive while streaming through it once.
+    """Validate a chart archive while streaming through it; a second time where a path stands twice.
 
     Parameters
     ----------
     archive:
-        A gzipped tar, positioned at its start. It is read, never sought.
+        A gzipped tar, positioned at its start.
     source:
         Where it came from, for messages.
 
@@ -67,9 +67,9 @@ def read_chart(archive: BinaryIO, source: str) -> Chart:
         ``ChartInvalid`` for links, devices, absolute paths, ``..``, a second top folder, two different
         files of one path, broken compression, a missing or unreadable ``Chart.yaml``. The entry is named.
     """
-    chart_yaml: bytes | None = None
-    top: str | None = None
-    seen: dict[str, bytes] = {}
+    start, chart_yaml, top = archive.tell(), bytearray(), None
+    seen: set[str] = set()
+    twice: set[str] = set()
     for entry in _entries(archive, source):
         parts = _safe_parts(entry.name, source)
         top = top or parts[0]
@@ -80,18 +80,38 @@ def read_chart(archive: BinaryIO, source: str) -> Chart:
         if len(parts) < 2:
             raise invalid(source, f"has the file {entry.name!r} outside of a top folder")
         path = "/".join(parts)
-        wanted = len(parts) == 2 and parts[1] == "Chart.yaml"
-        limit = MAX_CHART_YAML if wanted else 0
-        digest, kept = entry.read(limit)
-        # Tools disagree on which of two entries of one path counts, so what we judged might not be
-        # what the cluster renders. Identical copies are harmless and occur in published charts.
-        if seen.setdefault(path, digest) != digest:
-            raise invalid(source, f"holds {path!r} twice with different content")
-        if wanted:
-            chart_yaml = kept
-    if chart_yaml is None:
+        if path in seen:
+            twice.add(path)
+        seen.add(path)
+        if len(parts) == 2 and parts[1] == "Chart.yaml":
+            if entry.size > MAX_CHART_YAML:
+                raise _too_large(source, f"{entry.name!r} is above {MAX_CHART_YAML:,} bytes")
+            chart_yaml.clear()
+            entry.read(chart_yaml.extend)
+        else:
+            entry.read(_nothing)
+    if f"{top}/Chart.yaml" not in seen:
         raise invalid(source, "has no Chart.yaml in its top folder")
-    return parse_chart_yaml(chart_yaml, source)
+    if twice:
+        archive.seek(start)
+        _require_alike(archive, twice, source)
+    return parse_chart_yaml(bytes(chart_yaml), source)
+
+
+def _require_alike(archive: BinaryIO, twice: Collection[str], source: str) -> None:
+    """Tools disagree on which of two entries of one path counts, so what was judged might not be what the
+    cluster renders. Identical copies are harmless and occur in published charts.
+    """
+    found: dict[str, bytes] = {}
+    for entry in _entries(archive, source):
+        digest = hashlib.sha256()
+        entry.read(digest.update if entry.name in twice else _nothing)
+        if entry.name in twice and found.setdefault(entry.name, digest.digest()) != digest.digest():
+            raise invalid(source, f"holds {entry.name!r} twice with different content")
+
+
+def _nothing(chunk: bytes) -> None:
+    pass
 
 
 def require_identity(chart: Chart, name: str, version: str, source: str) -> None:
@@ -116,25 +136,18 @@ class _Entry:
 
     def __init__(self, name: str, size: int, is_folder: bool, stream: "_Bounded") -> None:
         self.name = name
+        self.size = size
         self.is_folder = is_folder
-        self._size = size
         self._stream = stream
 
-    def read(self, keep: int) -> tuple[bytes, bytes]:
-        """Read the content through: its SHA-256, and its bytes when ``keep`` is not 0."""
-        if keep and self._size > keep:
-            raise _too_large(self._stream.source, f"{self.name!r} is above {keep:,} bytes")
-        digest = hashlib.sha256()
-        kept = bytearray()
-        left = self._size
+    def read(self, sink: Callable[[bytes], object]) -> None:
+        """Read the content through, piece by piece."""
+        left = self.size
         while left:
             chunk = self._stream.exactly(min(left, _CHUNK))
-            digest.update(chunk)
-            if keep:
-                kept += chunk
+            sink(chunk)
             left -= len(chunk)
-        self._stream.exactly(-self._size % BLOCKSIZE)
-        return digest.digest(), bytes(kept)
+        self._stream.exactly(-self.size % BLOCKSIZE)
 
 
 class _Bounded:
