@@ -67,7 +67,9 @@ def ours(content: bytes) -> list[tuple[str, bytes]]:
     found = []
     for entry in chart_archive._entries(io.BytesIO(content), "there"):
         if not entry.is_folder:
-            found.append((entry.name, entry.read(0)[0]))
+            digest = hashlib.sha256()
+            entry.read(digest.update)
+            found.append((entry.name, digest.digest()))
     return found
 
 
