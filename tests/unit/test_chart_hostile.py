@@ -1,6 +1,7 @@
 """Real archives and indexes, damaged in every way: a refusal, or what an independent reader sees too."""
 
 import gzip
+import hashlib
 import io
 import json
 import re
