@@ -52,12 +52,12 @@ class Rule(Construct):
         self.arn = rule.attr_arn
 
 
-def object_created(bucket: str, key: Any) -> dict[str, Any]:
-    """S3 says that an object under ``key`` (text, or a matcher) was put."""
+def object_created(bucket: str, *keys: Any) -> dict[str, Any]:
+    """S3 says that an object under one of ``keys`` (text, or a matcher) was put."""
     return {
         "source": ["aws.s3"],
         "detail-type": ["Object Created"],
-        "detail": {"bucket": {"name": [bucket]}, "object": {"key": [key]}},
+        "detail": {"bucket": {"name": [bucket]}, "object": {"key": list(keys)}},
     }
 
 

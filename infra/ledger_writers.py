@@ -15,6 +15,8 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Reports", "rollouts/*/report.json", ("assess_transition",)),
     ("Requests", "rollouts/*/request.json", ("request_approval",)),
     ("Decisions", "rollouts/*/decision*", ("serve_approvals",)),
+    ("Revocations", "rollouts/*/revocation.json", ("serve_approvals",)),
+    ("Steps", "rollouts/*/steps/*", ("check_gate",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
     ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),

@@ -229,6 +229,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "check_gate": lambda g: (
         *g.read("plans/*", "rollouts/*"),
+        # How far the rollout is, for the pages.
+        *g.write("rollouts/*/steps/*"),
         *g.items(("GetItem",), "FACT", "LOCK"),
         *g.events(),
     ),
@@ -241,7 +243,12 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.push("evidence"),
     ),
     "confirm_criteria": lambda g: (
-        *g.read("plans/*", "rollouts/*/outcome.json", "rollouts/*/snapshot.yaml"),
+        *g.read(
+            "plans/*",
+            "rollouts/*/outcome.json",
+            "rollouts/*/revocation.json",
+            "rollouts/*/snapshot.yaml",
+        ),
         *g.waiter(),
     ),
     "bind_evidence": lambda g: (
@@ -298,7 +305,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "serve_approvals": lambda g: (
         *g.read("rollouts/*", "plans/*"),
-        *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*"),
+        *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
         *g.links(),
     ),
 }

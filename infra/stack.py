@@ -193,7 +193,7 @@ class PipelineStack(Stack):
     def _rules(self) -> None:
         cluster = self._config.cluster.name
         ledger = self.storage.ledger.bucket_name
-        decisions = {"wildcard": "rollouts/*/decision.json"}
+        answers = [{"wildcard": f"rollouts/*/{name}.json"} for name in ("decision", "revocation")]
         rules = {
             "RuntimeSubmitted": (
                 "start_resolve",
@@ -213,8 +213,8 @@ class PipelineStack(Stack):
             ),
             "Decided": (
                 "sweep_waiters",
-                "A decision was written",
-                events.object_created(ledger, decisions),
+                "A decision or a revocation was written",
+                events.object_created(ledger, *answers),
             ),
             "ExecutionEndedBadly": (
                 "record_stall",

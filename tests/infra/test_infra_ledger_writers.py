@@ -95,6 +95,9 @@ def test_the_bucket_refuses_everybody_else(stack: Stack) -> None:
     [
         ("rollouts/r/decision.json", {"serve_approvals"}),
         ("rollouts/r/decisions/alex.json", {"serve_approvals"}),
+        ("rollouts/r/revocation.json", {"serve_approvals"}),
+        ("rollouts/r/revocation.json/x", set()),
+        ("rollouts/r/steps/0001.json", {"check_gate"}),
         ("rollouts/r/report.json", {"assess_transition"}),
         ("rollouts/r/outcome.json", {"record_outcome", "start_rollout"}),
         ("rollouts/r/told.json", {"record_outcome"}),

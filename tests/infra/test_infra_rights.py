@@ -125,16 +125,32 @@ def test_only_pages_decide(stack: Stack) -> None:
         and any("decision" in plain(resource) for resource in as_list(statement["Resource"]))
     }
     assert writers == {"serve_approvals"}
-    everywhere = {
-        who
-        for who, statement in stack.statements()
-        if "s3:PutObject" in as_list(statement["Action"])
-        and any(
-            fnmatchcase("rollouts/a/decision.json", plain(resource).partition("/")[2])
-            for resource in as_list(statement["Resource"])
-        )
+    for key in ("rollouts/a/decision.json", "rollouts/a/revocation.json"):
+        everywhere = {
+            who
+            for who, statement in stack.statements()
+            if "s3:PutObject" in as_list(statement["Action"])
+            and any(
+                fnmatchcase(key, plain(resource).partition("/")[2])
+                for resource in as_list(statement["Resource"])
+            )
+        }
+        assert everywhere == {"serve_approvals"}
+
+
+def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack) -> None:
+    writing = re.compile("Put|Update|Delete|Send|Start|Publish|Create|Write|Batch|Tag")
+    mine = [statement for who, statement in stack.statements() if who == "serve_approvals"]
+    writes = {
+        (action, plain(resource).partition("/")[2])
+        for statement in mine
+        for action in as_list(statement["Action"])
+        if writing.match(action.partition(":")[2]) and not action.startswith(("logs:", "xray:"))
+        for resource in as_list(statement["Resource"])
     }
-    assert everywhere == {"serve_approvals"}
+    assert writes == {
+        ("s3:PutObject", f"rollouts/*/{key}") for key in ("decision.json", "decisions/*", "revocation.json")
+    }
 
 
 @pytest.mark.parametrize(

@@ -189,15 +189,17 @@ def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
         detail = {"cluster": ["demo"]}
         return {"source": ["aicr.pipeline"], "detail-type": list(types), "detail": detail, **replayed}
 
-    def created(name: str, key: Any) -> dict[str, Any]:
-        detail = {"bucket": {"name": [{"Ref": name}]}, "object": {"key": [key]}}
+    def created(name: str, *keys: Any) -> dict[str, Any]:
+        detail = {"bucket": {"name": [{"Ref": name}]}, "object": {"key": list(keys)}}
         return {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": detail, **replayed}
 
     assert found == {
         "A runtime was put into the inbox": created(inbox, "runtimes/cluster.yaml"),
         "A plan is ready, or a rollout ended and another may start": own("Plan Ready", "Rollout Ended"),
         "Something new is waited for": own("Waiter Registered", "Plan Ready"),
-        "A decision was written": created(ledger, {"wildcard": "rollouts/*/decision.json"}),
+        "A decision or a revocation was written": created(
+            ledger, {"wildcard": "rollouts/*/decision.json"}, {"wildcard": "rollouts/*/revocation.json"}
+        ),
         "A rollout is about to start": own("Credentials Wanted"),
         "An execution failed, timed out or was stopped": {
             "source": ["aws.states"],

@@ -8,7 +8,13 @@ from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan, load_report, load_rollout, refuse_over
+from aicr_pipeline.adapters.rollouts import (
+    load_plan,
+    load_report,
+    load_rollout,
+    refuse_over,
+    refuse_revoked,
+)
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.approval import check_deadline
@@ -45,6 +51,7 @@ def assess_transition(
     """
     rollout, now = str(step.input["rollout"]), clock()
     refuse_over(ledger, rollout)
+    refuse_revoked(ledger, rollout)
     check_deadline(str(step.input["deadline"]), now)
     to_plan = load_plan(ledger, str(step.input["toPlan"]))
     from_digest = step.input.get("fromPlan")

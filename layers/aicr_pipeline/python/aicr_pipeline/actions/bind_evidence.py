@@ -12,12 +12,13 @@ from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.rollouts import (
-    load_decision,
     load_plan,
     load_report,
     load_request,
     load_rollout,
     refuse_over,
+    refuse_revoked,
+    standing_decision,
 )
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, parse_time, rfc3339
@@ -40,7 +41,7 @@ from aicr_pipeline.model.evidence import (
 )
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, rollout_key
+from aicr_pipeline.model.rollout import Decision, Rollout, rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -74,6 +75,7 @@ def bind_evidence(
     bound_key = rollout_key(name, "binding")
     found = ledger.get_json(bound_key)
     if found is None:
+        refuse_revoked(ledger, name)
         text, qualifying = _statement(step, config, ledger, registry, clock, local_engine)
         mark = fingerprint(signer.public_key())
         sealed = envelope(PAYLOAD_TYPE, text, mark, signer.sign_digest(pae_digest(PAYLOAD_TYPE, text)))
@@ -111,7 +113,7 @@ def _statement(
             config=config,
             rollout=rollout,
             plan=plan,
-            decision=_decision(ledger, rollout.name, rollout.deadline),
+            decision=_decision(ledger, rollout),
             validation=validation,
             aicr_evidence=evidence,
             post_install_snapshot_digest=read_snapshot(snapshot).digest,
@@ -125,15 +127,16 @@ def _statement(
     return text, bool(json.loads(text)["predicate"]["qualifying"])
 
 
-def _decision(ledger: Ledger, rollout: str, deadline: str) -> Decision | None:
+def _decision(ledger: Ledger, rollout: Rollout) -> Decision | None:
     """The approval that every step's gate let through. It may have expired since the last step."""
-    report = load_report(ledger, rollout)
+    report = load_report(ledger, rollout.name)
     if report is None:
-        raise PipelineError(Reason.RolloutFailed, f"Rollout {rollout} has lost its report.")
-    decision = load_decision(ledger, rollout)
+        raise PipelineError(Reason.RolloutFailed, f"Rollout {rollout.name} has lost its report.")
+    decision = standing_decision(ledger, rollout)
     if report.approval_needed:
         given = parse_time(decision.at) if decision else datetime.min.replace(tzinfo=UTC)
-        check_decision(decision, load_request(ledger, rollout), request_digest(report, deadline), given)
+        digest = request_digest(report, rollout.deadline)
+        check_decision(decision, load_request(ledger, rollout.name), digest, given)
     return decision
 
 

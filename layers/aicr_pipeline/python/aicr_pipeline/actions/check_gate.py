@@ -1,5 +1,6 @@
 """State "Check gate", before every step: may this step run now?"""
 
+import json
 from typing import Any
 
 from aicr_pipeline.actions.want_credentials import want_credentials
@@ -8,21 +9,22 @@ from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import (
-    load_decision,
     load_plan,
     load_report,
     load_request,
     load_rollout,
     refuse_over,
+    refuse_revoked,
+    standing_decision,
 )
-from aicr_pipeline.clock import Clock
+from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.application import is_applied, is_ours
 from aicr_pipeline.decide.approval import check_deadline, check_decision
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Action, Report, Rollout, Step
+from aicr_pipeline.model.rollout import Action, Report, Rollout, Step, StepStarted, step_key
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -44,6 +46,7 @@ def check_gate(
     """
     name, now = str(step.input["rollout"]), clock()
     refuse_over(ledger, name)
+    refuse_revoked(ledger, name)
     holder = coordination.lock_holder()
     if holder not in (None, name):
         raise PipelineError(Reason.RolloutSuperseded, f"Rollout {holder} is the active one, not {name}.")
@@ -54,7 +57,7 @@ def check_gate(
     check_deadline(rollout.deadline, now)
     if report.approval_needed:
         digest = request_digest(report, rollout.deadline)
-        check_decision(load_decision(ledger, name), load_request(ledger, name), digest, now)
+        check_decision(standing_decision(ledger, rollout), load_request(ledger, name), digest, now)
     release = load_plan(ledger, rollout.to_plan).release(found.release)
     if release is None:
         raise PipelineError(
@@ -77,6 +80,9 @@ def check_gate(
             "it. Submit the runtime again: the fresh rollout asks, and applies every release.",
         )
     want_credentials(step, release, config, coordination, bus, clock)
+    started = StepStarted(rollout=name, index=found.index, release=found.release, at=rfc3339(now))
+    # A retry finds it written; the first time is when the step began.
+    ledger.put_once(step_key(name, found.index), json.dumps(started.wire(), sort_keys=True).encode())
     return {"open": True}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import Wanted, start_snapshot
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan, refuse_over
+from aicr_pipeline.adapters.rollouts import load_plan, refuse_over, refuse_revoked
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.runtime import Criteria
 from aicr_pipeline.model.step import StepEvent
@@ -20,6 +20,7 @@ def confirm_criteria(
     """
     rollout = str(step.input["rollout"])
     refuse_over(ledger, rollout)
+    refuse_revoked(ledger, rollout)
     state = load_plan(ledger, str(step.input["toPlan"])).desired_state
     criteria = state.criteria
     wanted = Wanted(

@@ -14,7 +14,7 @@ from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_decision, load_request
+from aicr_pipeline.adapters.rollouts import load_request, load_rollout, refuse_revoked, standing_decision
 from aicr_pipeline.clock import Clock, parse_time
 from aicr_pipeline.decide.application import AUTOMATED
 from aicr_pipeline.decide.approval import check_decision
@@ -80,10 +80,13 @@ def _application(waiter: Waiter, world: World) -> Answer | None:
 
 
 def _approval(waiter: Waiter, world: World) -> Answer | None:
-    wanted = waiter.wanted
-    decision = load_decision(world.ledger, str(wanted["rollout"]))
-    if decision is not None:
-        request = load_request(world.ledger, str(wanted["rollout"]))
+    wanted, rollout = waiter.wanted, str(waiter.wanted["rollout"])
+    refuse_revoked(world.ledger, rollout)
+    decision = standing_decision(world.ledger, load_rollout(world.ledger, rollout))
+    if decision is not None and (
+        decision.rollout == rollout or decision.request_digest == str(wanted["digest"])
+    ):
+        request = load_request(world.ledger, rollout)
         check_decision(decision, request, str(wanted["digest"]), world.clock())
         return {"output": {"decision": decision.decision, "by": list(decision.by)}}
     target = world.coordination.fact(TARGET)

@@ -5,20 +5,21 @@ written once; nothing here holds or answers a task token, so the sweeper and the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from aicr_pipeline.adapters.approvals import load_records, write_approval, write_decision
+from aicr_pipeline.adapters.approvals import load_records, write_approval, write_decision, write_revocation
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval import approval_url, form_nonce, is_form_nonce, is_link_secret
 from aicr_pipeline.decide.approval_form import (
     COMMON_REASONS,
+    REVOKE_REASONS,
     Checked,
-    DecisionWord,
     Form,
     FormError,
+    FormWord,
     check_fields,
     decision_word,
     is_locator,
@@ -27,6 +28,7 @@ from aicr_pipeline.decide.approval_form import (
     read_form,
 )
 from aicr_pipeline.decide.approval_page import (
+    STOPPABLE,
     PageState,
     PageView,
     Records,
@@ -39,7 +41,7 @@ from aicr_pipeline.decide.names import short_name
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, rollout_key
+from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class _RefusedError(Exception):
         self.answer = answer
 
 
+#: Stands in the nonce of a form that revokes where the digest stands in one that decides.
+_REVOKE = "revoke"
 NOT_FOUND = Answer(
     404,
     "not-found",
@@ -196,7 +200,7 @@ def _records(rollout: str, site: Site) -> Records:
 
 def _page(link: Link, who: Principal, records: Records, site: Site, now: datetime) -> Answer:
     view = _view(link, who, records, site, now)
-    form = _fresh_form(link, records, site, now) if view.is_open else None
+    form = _form_of(view, link, records, site, now)
     return Answer(page_status(view.state), str(view.state), view=view, form=form)
 
 
@@ -204,6 +208,17 @@ def _view(link: Link, who: Principal, records: Records, site: Site, now: datetim
     config = site.config
     short = short_name(link.rollout)
     return page_view(records, who.name, config.cluster.name, short, config.development, now)
+
+
+def _form_of(view: PageView, link: Link, records: Records, site: Site, now: datetime) -> FormView | None:
+    """The one form of a page: to decide while that is asked, to revoke until the outcome."""
+    if view.is_open:
+        return _fresh_form(link, records, site, now)
+    if not view.is_stoppable:
+        return None
+    # It binds no digest: whatever it is that runs, stopping it is what is meant.
+    nonce = form_nonce(site.key(), link.rollout, link.approver, _REVOKE, now)
+    return FormView(nonce, "", common_reasons=REVOKE_REASONS)
 
 
 def _fresh_form(link: Link, records: Records, site: Site, now: datetime) -> FormView:
@@ -249,9 +264,12 @@ def _read(post: Post) -> Form:
 def _decide(link: Link, who: Principal, records: Records, form: Form, site: Site, now: datetime) -> Answer:
     word = decision_word(form)
     key, names = site.key(), (link.rollout, link.approver)
-    if not is_nonce_shaped(form.nonce) or not is_form_nonce(key, *names, form.digest, form.nonce, now):
+    bound = _REVOKE if word == "Revoked" else form.digest
+    if not is_nonce_shaped(form.nonce) or not is_form_nonce(key, *names, bound, form.nonce, now):
         alert = "This form was open for more than an hour, or is not ours. Look again, and send it once more."
         return _again(link, who, records, site, now, 403, "nonce", form, alert=alert)
+    if word == "Revoked":
+        return _revoke(link, who, records, form, site, now)
     if records.request is not None and form.digest != records.request.digest:
         alert = "What is asked changed since this page was opened. Look again before you decide."
         return _again(link, who, records, site, now, 409, "digest", form, alert=alert)
@@ -280,15 +298,34 @@ def _again(
 ) -> Answer:
     """The page with the form as it was typed; without it when nothing can be decided any more."""
     view = _view(link, who, records, site, now)
-    form = None
-    if view.is_open:
-        fresh = _fresh_form(link, records, site, now)
-        form = FormView(fresh.nonce, fresh.digest, typed, errors or {}, alert)
+    form = _form_of(view, link, records, site, now)
+    if form is not None:
+        form = replace(form, typed=typed, errors=errors or {}, alert=alert)
     return Answer(status, f"refused-{name}", view=view, form=form)
 
 
+def _revoke(link: Link, who: Principal, records: Records, form: Form, site: Site, now: datetime) -> Answer:
+    """Record that the rollout is to stop; the gate and the sweeper read it. Repeating it changes nothing."""
+    if page_state(records, who.name, now) not in STOPPABLE:
+        stands = records.revocation is not None and records.outcome is None
+        return _to_page(link) if stands else _settled(link, who, records, None, site, now)
+    checked = check_fields(form, short_name(link.rollout), records.rollout.deadline, now)
+    if checked.errors:
+        return _again(link, who, records, site, now, 422, "fields", form, errors=checked.errors)
+    mine = Revocation(
+        rollout=link.rollout, by=who.name, identity=who.identity, issuer=who.issuer, reason=checked.reason,
+        at=rfc3339(now),
+    )  # fmt: skip
+    try:
+        write_revocation(site.ledger, mine)
+    except TransientError:
+        alert = "Somebody else is deciding at this moment. Nothing of yours was recorded yet: send it again."
+        return _again(link, who, records, site, now, 503, "busy", form, alert=alert)
+    return replace(_to_page(link), name="recorded-revoked")
+
+
 def _settled(
-    link: Link, who: Principal, records: Records, word: DecisionWord | None, site: Site, now: datetime
+    link: Link, who: Principal, records: Records, word: FormWord | None, site: Site, now: datetime
 ) -> Answer:
     """Somebody, or time, decided first: the same decision goes to the page, another one is told who won."""
     decision = records.decision
@@ -310,7 +347,7 @@ def _record(
     link: Link,
     who: Principal,
     records: Records,
-    word: DecisionWord,
+    word: Literal["Approved", "Rejected"],
     checked: Checked,
     typed: Form,
     site: Site,

@@ -5,7 +5,7 @@ from typing import Any
 from aicr_pipeline.actions.run_job import AicrJob, JobPlace, Login, in_ledger, run_pushing_job
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.registry_auth import Credentials
-from aicr_pipeline.adapters.rollouts import load_plan, refuse_over
+from aicr_pipeline.adapters.rollouts import load_plan, refuse_over, refuse_revoked
 from aicr_pipeline.decide.aicr_job import PushTarget, validate_job
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
@@ -41,6 +41,7 @@ def validate_deployment(
         )
     rollout = str(step.input["rollout"])
     refuse_over(ledger, rollout)
+    refuse_revoked(ledger, rollout)
     plan = load_plan(ledger, str(step.input["toPlan"]))
     registry = config.registry
     # The image that rendered the plan, wherever the configuration points by now.

@@ -8,12 +8,14 @@ from datetime import datetime
 
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import (
-    load_decision,
+    last_step,
     load_outcome,
     load_plan,
     load_report,
     load_request,
+    load_revocation,
     load_rollout,
+    standing_decision,
 )
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval_page import Records, whole_decision
@@ -21,7 +23,7 @@ from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.config import Approvals
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, rollout_key
+from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
 
 #: Between two tries when S3 refuses two writers that collide.
 COLLISION_SECONDS = 0.2
@@ -56,12 +58,19 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     report, request = load_report(ledger, rollout), load_request(ledger, rollout)
     needed = max(request.min_approvals if request else 1, approvals.min_approvals)
     people = [approver.name for approver in approvals.approvers] if needed > 1 else []
+    found = load_rollout(ledger, rollout)
+    decision = standing_decision(ledger, found)
+    if decision is not None and decision.rollout != rollout:
+        # Somebody else's approval stands for exactly what it was given for; else it is as if there were none.
+        decision = decision if request and decision.request_digest == request.digest else None
     return Records(
-        rollout=load_rollout(ledger, rollout),
+        rollout=found,
         report=report,
         request=request,
-        decision=load_decision(ledger, rollout),
+        decision=decision,
+        revocation=load_revocation(ledger, rollout),
         outcome=load_outcome(ledger, rollout),
+        step=last_step(ledger, rollout),
         needed=needed,
         approvals=load_approvals(ledger, rollout, people),
         from_plan=load_plan(ledger, report.from_plan) if report and report.from_plan else None,
@@ -78,6 +87,17 @@ def write_decision(ledger: Ledger, decision: Decision) -> bool:
         ``Conflict`` while other writers are still at it.
     """
     return _put(ledger, rollout_key(decision.rollout, "decision"), decision)
+
+
+def write_revocation(ledger: Ledger, revocation: Revocation) -> bool:
+    """Write the revocation; False when one stands already, which is then the truth.
+
+    Raises
+    ------
+    TransientError
+        ``Conflict`` while other writers are still at it.
+    """
+    return _put(ledger, rollout_key(revocation.rollout, "revocation"), revocation)
 
 
 def write_approval(
@@ -111,8 +131,8 @@ def write_approval(
     return write_decision(ledger, whole_decision(counted))
 
 
-def _put(ledger: Ledger, key: str, decision: Decision) -> bool:
-    body = json.dumps(decision.wire(), sort_keys=True).encode()
+def _put(ledger: Ledger, key: str, record: Decision | Revocation) -> bool:
+    body = json.dumps(record.wire(), sort_keys=True).encode()
     try:
         return ledger.put_once(key, body)
     except TransientError:

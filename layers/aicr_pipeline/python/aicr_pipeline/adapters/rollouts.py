@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
+from aicr_pipeline.decide.approval import check_revocation
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
@@ -17,8 +18,10 @@ from aicr_pipeline.model.rollout import (
     Decision,
     Outcome,
     Report,
+    Revocation,
     Rollout,
     RolloutOutcome,
+    StepStarted,
     rollout_key,
 )
 
@@ -65,6 +68,30 @@ def load_decision(ledger: LedgerReader, name: str) -> Decision | None:
     return _load(ledger, name, "decision", Decision)
 
 
+def load_revocation(ledger: LedgerReader, name: str) -> Revocation | None:
+    """Who stopped the rollout, once somebody did."""
+    return _load(ledger, name, "revocation", Revocation)
+
+
+def standing_decision(ledger: LedgerReader, rollout: Rollout) -> Decision | None:
+    """The decision on a rollout: its own, or the one it inherits from an earlier rollout to the same plan.
+
+    What is inherited is an approval that nobody took back, and holds only for the digest it was given for:
+    ``check_decision`` compares it with what this rollout asks.
+    """
+    own = load_decision(ledger, rollout.name)
+    if own is not None or rollout.inherits is None or load_revocation(ledger, rollout.inherits) is not None:
+        return own
+    earlier = load_decision(ledger, rollout.inherits)
+    return earlier if earlier is not None and earlier.decision == "Approved" else None
+
+
+def last_step(ledger: LedgerReader, name: str) -> StepStarted | None:
+    """The last step that the gate let through, if any."""
+    keys = sorted(key for key, _ in ledger.keys(f"rollouts/{name}/steps/"))
+    return _load(ledger, name, f"steps/{keys[-1].rpartition('/')[2][:-5]}", StepStarted) if keys else None
+
+
 def load_outcome(ledger: LedgerReader, name: str) -> RolloutOutcome | None:
     """The outcome, once it is over."""
     return _load(ledger, name, "outcome", RolloutOutcome)
@@ -78,6 +105,17 @@ def told_key(folder: str, name: str) -> str:
 def is_over(ledger: Ledger, name: str) -> bool:
     """Whether the rollout has its outcome."""
     return ledger.get(rollout_key(name, "outcome")) is not None
+
+
+def refuse_revoked(ledger: Ledger, name: str) -> None:
+    """A rollout that somebody stopped goes no further.
+
+    Raises
+    ------
+    PipelineError
+        ``RolloutRevoked`` with who, when and why.
+    """
+    check_revocation(load_revocation(ledger, name))
 
 
 @dataclass(frozen=True)

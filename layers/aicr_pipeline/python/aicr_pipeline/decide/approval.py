@@ -12,7 +12,7 @@ from datetime import datetime
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Report, Step
+from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Report, Revocation, Step
 
 #: A form may be open this long before it is sent.
 NONCE_SECONDS = 3600
@@ -84,6 +84,16 @@ def check_decision(
             Reason.RolloutExpired,
             f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; "
             "start a fresh rollout.",
+        )
+
+
+def check_revocation(revocation: Revocation | None) -> None:
+    """Raises PipelineError ``RolloutRevoked``, with who, when and why, once somebody stopped the rollout."""
+    if revocation is not None:
+        raise PipelineError(
+            Reason.RolloutRevoked,
+            f"Revoked by {revocation.by} at {revocation.at}: {revocation.reason}. No further step starts; "
+            "submit the runtime again for a fresh rollout.",
         )
 
 

@@ -16,7 +16,8 @@ from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.approval_page import duration_words
 from aicr_pipeline.model.config import seconds
 
-DecisionWord = Literal["Approved", "Rejected"]
+#: What a form may say: an answer, or that the rollout is to stop.
+FormWord = Literal["Approved", "Rejected", "Revoked"]
 
 MOST_BODY_BYTES = 64 << 10
 MOST_REASON_CHARACTERS = 1024
@@ -27,6 +28,11 @@ COMMON_REASONS = (
     "Fix that should not wait",
     "Not at this time",
     "The changes need more review",
+)
+REVOKE_REASONS = (
+    "Something looks wrong in the cluster",
+    "Approved by mistake",
+    "It should wait",
 )
 
 _ROLLOUT = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
@@ -127,11 +133,9 @@ def read_form(body: str | None, is_base64: bool, content_type: str) -> Form:
     )
 
 
-def decision_word(form: Form) -> DecisionWord | None:
+def decision_word(form: Form) -> FormWord | None:
     """The decision, or None when it is not of the closed set."""
-    found: DecisionWord | None = next(
-        (word for word in get_args(DecisionWord) if word == form.decision), None
-    )
+    found: FormWord | None = next((word for word in get_args(FormWord) if word == form.decision), None)
     return found
 
 
@@ -143,11 +147,12 @@ def is_nonce_shaped(nonce: str) -> bool:
 def check_fields(form: Form, short_name: str, deadline: str, now: datetime) -> Checked:
     """The typed fields, all of them, so that one look tells everything that is wrong.
 
-    A rejection does not expire: its expiry is the deadline, whatever the field says.
+    A rejection or revocation does not expire: its expiry is the deadline, whatever the field says.
     """
     errors: dict[str, str] = {}
     reason = _reason(form)
-    if form.preset and form.preset not in COMMON_REASONS:
+    offered = REVOKE_REASONS if decision_word(form) == "Revoked" else COMMON_REASONS
+    if form.preset and form.preset not in offered:
         errors["reason"] = "Choose one of the reasons offered, or write your own."
     elif not reason:
         errors["reason"] = "Give a reason: choose one, or write your own."

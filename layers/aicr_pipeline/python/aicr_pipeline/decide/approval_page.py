@@ -1,7 +1,7 @@
 """What an approval page shows: the state a rollout is in, and the view of its records.
 
-The page never says more than the ledger does. The record of the outcome outranks that of the decision,
-which outranks the clock: what was decided stays decided.
+The page never says more than the ledger does. The record of the outcome outranks the revocation, that
+the decision, and that the clock: what was decided stays decided.
 """
 
 import json
@@ -19,9 +19,11 @@ from aicr_pipeline.model.rollout import (
     Decision,
     Outcome,
     Report,
+    Revocation,
     Rollout,
     RolloutOutcome,
     Step,
+    StepStarted,
     Verdict,
 )
 
@@ -57,6 +59,17 @@ _OUTCOMES: Mapping[Outcome, PageState] = {
     Outcome.Superseded: PageState.Superseded,
 }
 
+#: Where a revocation still means something. What was rejected or overdue ends by itself.
+STOPPABLE = frozenset(
+    {
+        PageState.Open,
+        PageState.AwaitingOthers,
+        PageState.NotNeeded,
+        PageState.Approved,
+        PageState.ApprovalExpired,
+    }
+)
+
 #: The verdict's reason, for a person.
 _VERDICTS: Mapping[str, str] = {
     "no-record": "no upgrade record exists for this jump",
@@ -80,6 +93,9 @@ class Records:
     request: ApprovalRequest | None
     decision: Decision | None
     outcome: RolloutOutcome | None
+    #: Who stopped it, and the last step that the gate let through.
+    revocation: Revocation | None = None
+    step: StepStarted | None = None
     needed: int = 1
     approvals: tuple[Decision, ...] = ()
     from_plan: Plan | None = None
@@ -121,6 +137,18 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far a rollout is: the last step that was let through, and how many there are."""
+
+    index: int
+    of: int
+    release: str
+    at: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PageView:
     """Everything the template prints about a rollout."""
 
@@ -132,6 +160,8 @@ class PageView:
     report: Report | None
     decision: Decision | None
     outcome: RolloutOutcome | None
+    revocation: Revocation | None
+    progress: Progress | None
     short_name: str
     remaining: str
     steps: tuple[StepView, ...]
@@ -148,11 +178,18 @@ class PageView:
         """Whether this person can still decide here."""
         return self.state is PageState.Open
 
+    @property
+    def is_stoppable(self) -> bool:
+        """Whether the rollout can still be revoked: until its outcome, unless it ends for another reason."""
+        return self.state in STOPPABLE
+
 
 def page_state(records: Records, approver: str, now: datetime) -> PageState:
     """The state of the page for one approver at one moment."""
     if records.outcome is not None:
         return _OUTCOMES[records.outcome.outcome]
+    if records.revocation is not None:
+        return PageState.Revoked
     decision = records.decision
     if decision is not None:
         if decision.decision == "Rejected":
@@ -188,6 +225,8 @@ def page_view(
         report=records.report,
         decision=records.decision,
         outcome=records.outcome,
+        revocation=records.revocation,
+        progress=_progress(records),
         short_name=short,
         remaining=duration_words((parse_time(records.rollout.deadline) - now).total_seconds()),
         steps=tuple(view for view in views if view.action != Action.Unchanged),
@@ -200,7 +239,12 @@ def page_view(
         warnings=tuple(_warnings(records, development)),
         history=_history(records),
         needed=records.needed,
-        approved_by=tuple(name for approval in records.approvals for name in approval.by),
+        approved_by=tuple(
+            name
+            for approval in records.approvals
+            if parse_time(approval.expires_at) > now  # one that ran out does not count any more
+            for name in approval.by
+        ),
     )
 
 
@@ -283,6 +327,15 @@ def _changes(step: Step, from_plan: Plan | None, to_plan: Plan | None) -> Iterat
         yield from value_changes(before.values, after.values)
 
 
+def _progress(records: Records) -> Progress | None:
+    started, report = records.step, records.report
+    if started is None or report is None:
+        return None
+    releases = tuple(step.release for step in report.steps)
+    before, after = releases[: started.index - 1], releases[started.index :]
+    return Progress(started.index, len(releases), started.release, started.at, before, after)
+
+
 def _summary(report: Report | None) -> str:
     if report is None:
         return "The transition is being assessed."
@@ -321,9 +374,16 @@ def _history(records: Records) -> tuple[Moment, ...]:
     ]
     if records.decision is not None:
         decision = records.decision
-        moments.append(
-            Moment(decision.at, f"{decision.decision} by {', '.join(decision.by)}: {decision.reason}")
-        )
+        words = f"{decision.decision} by {', '.join(decision.by)}: {decision.reason}"
+        if decision.rollout != rollout.name:
+            words = f"{words} (for rollout {decision.rollout}, which asked exactly the same)"
+        moments.append(Moment(decision.at, words))
+    if records.step is not None:
+        started = records.step
+        moments.append(Moment(started.at, f"Step {started.index}, {started.release}, started"))
+    if records.revocation is not None:
+        revoked = records.revocation
+        moments.append(Moment(revoked.at, f"Revoked by {revoked.by}: {revoked.reason}"))
     if outcome is not None:
         moments.append(Moment(outcome.finished_at, f"{outcome.outcome} ({outcome.reason})"))
     return tuple(sorted(moments, key=lambda moment: parse_time(moment.at)))

@@ -60,6 +60,8 @@ class Rollout(Document):
     deadline: str
     runtime_version: str
     submitter: str = "unknown"
+    #: The earlier rollout whose approval may stand for this one too, when the very same is asked.
+    inherits: RolloutName | None = None
 
 
 class Step(Document):
@@ -117,6 +119,27 @@ class Decision(Document):
     expires_at: str
 
 
+class Revocation(Document):
+    """``revocation.json``: somebody stopped the rollout. Until the outcome, and before the next step."""
+
+    rollout: RolloutName
+    by: Annotated[str, StringConstraints(min_length=1)]
+    identity: Literal["link", "signed-in", "aws-iam"]
+    issuer: str
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    at: str
+
+
+class StepStarted(Document):
+    """``steps/<index>.json``: the gate let this step through. How far a rollout is, for those who may not
+    read the execution's history."""
+
+    rollout: RolloutName
+    index: int
+    release: str
+    at: str
+
+
 class RolloutOutcome(Document):
     """``outcome.json``: the end, what is installed and what is not."""
 
@@ -128,6 +151,11 @@ class RolloutOutcome(Document):
     installed: tuple[str, ...] = ()
     not_installed: tuple[str, ...] = ()
     evidence: str | None = None
+
+
+def step_key(rollout: str, index: int) -> str:
+    """``rollouts/<rollout>/steps/<index>.json``; names sort as the steps do."""
+    return f"rollouts/{rollout}/steps/{index:04}.json"
 
 
 def rollout_key(rollout: str, document: str) -> str:
