@@ -114,11 +114,12 @@ def _compare(against: str | None, found: _Found, ledger: LedgerReader | None) ->
 def _records(records: RolloutRecords) -> dict[str, Any]:
     """A rollout's records as JSON; words that people and programs wrote are without credentials."""
     made: dict[str, Any] = records.rollout.wire()
-    for name in ("report", "request", "decision", "outcome"):
+    for name in ("report", "request", "decision", "revocation", "outcome"):
         record = getattr(records, name)
         made[name] = record.wire() if record else None
-    if made["decision"]:
-        made["decision"]["reason"] = redact(made["decision"]["reason"])
+    for name in ("decision", "revocation"):
+        if made[name]:
+            made[name]["reason"] = redact(made[name]["reason"])
     if made["outcome"]:
         made["outcome"]["message"] = redact(made["outcome"]["message"])
     return made | {"evidence": records.evidence, "stalls": list(records.stalls)}

@@ -83,9 +83,7 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
     wanted, rollout = waiter.wanted, str(waiter.wanted["rollout"])
     refuse_revoked(world.ledger, rollout)
     decision = standing_decision(world.ledger, load_rollout(world.ledger, rollout))
-    if decision is not None and (
-        decision.rollout == rollout or decision.request_digest == str(wanted["digest"])
-    ):
+    if decision is not None:
         request = load_request(world.ledger, rollout)
         check_decision(decision, request, str(wanted["digest"]), world.clock())
         return {"output": {"decision": decision.decision, "by": list(decision.by)}}

@@ -2,18 +2,37 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import active_plan, cause_key, is_over, next_number
-from aicr_pipeline.clock import Clock, after, rfc3339
+from aicr_pipeline.adapters.rollouts import (
+    ActivePlan,
+    active_plan,
+    cause_key,
+    is_over,
+    load_revocation,
+    load_rollout,
+    next_number,
+    standing_decision,
+)
+from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.model.config import ClusterConfig, seconds
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, Rollout, RolloutOutcome, rollout_key
+
+
+@dataclass(frozen=True)
+class _Approved:
+    """The rollout whose approval a fresh one may go on with, and its absolute deadline."""
+
+    rollout: str
+    deadline: str
 
 
 def start_rollout(
@@ -56,16 +75,19 @@ def start_rollout(
         if coordination.take_lock(name) != name:
             return {"started": False, "because": "another rollout took the lock"}
     active = active_plan(ledger)  # again: a rollout that was superseded just now may have written releases
+    number = int(name.rpartition("-")[2])
+    approved = _approved(ledger, execution_name(config.cluster.name, plan, number - 1), active, now)
     rollout = Rollout(
         name=name,
         cluster=config.cluster.name,
         from_plan=active.digest,
         from_is_whole=active.is_whole,
         to_plan=plan,
-        number=int(name.rpartition("-")[2]),
+        number=number,
         created_at=rfc3339(now),
-        deadline=after(now, seconds(config.approvals.deadline)),
+        deadline=approved.deadline if approved else after(now, seconds(config.approvals.deadline)),
         runtime_version=str(target["runtimeVersion"]),
+        inherits=approved.rollout if approved else None,
     )
     ledger.put_once(cause, json.dumps({"rollout": name}).encode())
     ledger.put_once(rollout_key(name, "rollout"), json.dumps(rollout.wire(), sort_keys=True).encode())
@@ -78,6 +100,28 @@ def start_rollout(
         "deadline": written["deadline"],
     }
     return {"started": executions.start(name, state), "execution": name}
+
+
+def _approved(ledger: Ledger, name: str, active: ActivePlan, now: datetime) -> _Approved | None:
+    """The approval of the rollout before, when the same transition starts from the same place.
+
+    Its deadline comes with it: the digest that people approved covers it. Should the report differ after
+    all, people are asked again until that deadline.
+    """
+    if ledger.get(rollout_key(name, "rollout")) is None:
+        return None
+    before = load_rollout(ledger, name)
+    decision = standing_decision(ledger, before)
+    if (
+        (before.from_plan, before.from_is_whole) != (active.digest, active.is_whole)
+        or decision is None
+        or decision.decision != "Approved"
+        or parse_time(decision.expires_at) <= now
+        or parse_time(before.deadline) <= now
+        or load_revocation(ledger, name) is not None
+    ):
+        return None
+    return _Approved(decision.rollout, before.deadline)
 
 
 def _fresh_name(ledger: Ledger, executions: Executions, cluster: str, plan: str, now: str) -> str:

@@ -59,15 +59,11 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     needed = max(request.min_approvals if request else 1, approvals.min_approvals)
     people = [approver.name for approver in approvals.approvers] if needed > 1 else []
     found = load_rollout(ledger, rollout)
-    decision = standing_decision(ledger, found)
-    if decision is not None and decision.rollout != rollout:
-        # Somebody else's approval stands for exactly what it was given for; else it is as if there were none.
-        decision = decision if request and decision.request_digest == request.digest else None
     return Records(
         rollout=found,
         report=report,
         request=request,
-        decision=decision,
+        decision=standing_decision(ledger, found),
         revocation=load_revocation(ledger, rollout),
         outcome=load_outcome(ledger, rollout),
         step=last_step(ledger, rollout),

@@ -7,12 +7,13 @@ from typing import Any
 
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.adapters.rollouts import (
-    load_decision,
     load_outcome,
     load_plan,
     load_report,
     load_request,
+    load_revocation,
     load_rollout,
+    standing_decision,
 )
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.canonical import sha256
@@ -23,6 +24,7 @@ from aicr_pipeline.model.rollout import (
     ApprovalRequest,
     Decision,
     Report,
+    Revocation,
     Rollout,
     RolloutOutcome,
     rollout_key,
@@ -42,6 +44,7 @@ class RolloutRecords:
     report: Report | None
     request: ApprovalRequest | None
     decision: Decision | None
+    revocation: Revocation | None
     outcome: RolloutOutcome | None
     evidence: dict[str, Any] | None
     stalls: tuple[dict[str, Any], ...]
@@ -84,8 +87,10 @@ def load_records(ledger: LedgerReader, name: str) -> RolloutRecords:
     """
     rollout = load_rollout(ledger, name)
     report, request = load_report(ledger, name), load_request(ledger, name)
-    decision, outcome = load_decision(ledger, name), load_outcome(ledger, name)
-    if {record.rollout for record in (request, decision, outcome) if record} | {rollout.name} != {name}:
+    decision, outcome = standing_decision(ledger, rollout), load_outcome(ledger, name)
+    revocation = load_revocation(ledger, name)
+    # A decision may be that of the rollout it inherits from; its digest is compared below.
+    if {record.rollout for record in (request, revocation, outcome) if record} | {rollout.name} != {name}:
         raise _misfit(name, "one of its records is of another rollout")
     if report and (report.from_plan, report.to_plan) != (rollout.from_plan, rollout.to_plan):
         raise _misfit(name, "its report is of other plans")
@@ -95,7 +100,7 @@ def load_records(ledger: LedgerReader, name: str) -> RolloutRecords:
         raise _misfit(name, "what was decided is not what was asked")
     stalls = [_json(ledger, key) for key, _ in ledger.keys(f"rollouts/{name}/stalls/")]
     return RolloutRecords(
-        rollout, report, request, decision, outcome, _evidence(ledger, name),
+        rollout, report, request, decision, revocation, outcome, _evidence(ledger, name),
         tuple(sorted(stalls, key=lambda stall: str(stall.get("at")))),
     )  # fmt: skip
 

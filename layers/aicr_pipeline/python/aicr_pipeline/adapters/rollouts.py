@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
-from aicr_pipeline.decide.approval import check_revocation
+from aicr_pipeline.decide.approval import check_revocation, is_covered
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
@@ -76,14 +76,19 @@ def load_revocation(ledger: LedgerReader, name: str) -> Revocation | None:
 def standing_decision(ledger: LedgerReader, rollout: Rollout) -> Decision | None:
     """The decision on a rollout: its own, or the one it inherits from an earlier rollout to the same plan.
 
-    What is inherited is an approval that nobody took back, and holds only for the digest it was given for:
-    ``check_decision`` compares it with what this rollout asks.
+    What is inherited is an approval that nobody took back, of exactly what this rollout asks: from, to,
+    report and absolute deadline. Its own decision, a rejection say, outranks it.
     """
-    own = load_decision(ledger, rollout.name)
+    own = load_decision(ledger, rollout.name) or load_bypass(ledger, rollout.name)
     if own is not None or rollout.inherits is None or load_revocation(ledger, rollout.inherits) is not None:
         return own
-    earlier = load_decision(ledger, rollout.inherits)
-    return earlier if earlier is not None and earlier.decision == "Approved" else None
+    request, earlier = load_request(ledger, rollout.name), load_decision(ledger, rollout.inherits)
+    return earlier if request and earlier and is_covered(earlier, request) else None
+
+
+def load_bypass(ledger: LedgerReader, name: str) -> Decision | None:
+    """What stands in place of a decision where a development cluster bypassed the approval."""
+    return _load(ledger, name, "bypass", Decision)
 
 
 def last_step(ledger: LedgerReader, name: str) -> StepStarted | None:
@@ -163,9 +168,10 @@ def active_plan(ledger: LedgerReader) -> ActivePlan:
 
 def _may_have_written(ledger: LedgerReader, outcome: RolloutOutcome) -> bool:
     """Whether the rollout got past its approval."""
-    report, decision = load_report(ledger, outcome.rollout), load_decision(ledger, outcome.rollout)
+    report = load_report(ledger, outcome.rollout)
     if report is None:
         return False
+    decision = standing_decision(ledger, load_rollout(ledger, outcome.rollout))
     return not report.approval_needed or (decision is not None and decision.decision == "Approved")
 
 

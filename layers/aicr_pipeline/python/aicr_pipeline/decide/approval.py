@@ -16,6 +16,9 @@ from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Report, Revoc
 
 #: A form may be open this long before it is sent.
 NONCE_SECONDS = 3600
+#: In place of a person, where a development cluster's configuration bypasses approvals.
+BYPASSED_BY = "nobody"
+BYPASSED_REASON = "bypassed: approvals.bypass is set on a development cluster, and nobody was asked"
 
 
 def link_secret(key: bytes, rollout: str, approver: str) -> str:
@@ -31,6 +34,11 @@ def is_link_secret(key: bytes, rollout: str, approver: str, secret: str) -> bool
 def approval_url(base: str, rollout: str, approver: str, secret: str) -> str:
     """The link. The secret is in the query: access logs carry the route, never the query."""
     return f"{base.rstrip('/')}/approvals/{rollout}/{approver}?s={secret}"
+
+
+def signed_in_url(base: str, rollout: str) -> str:
+    """The link where people sign in: nothing in it is secret, and it is the same for everybody."""
+    return f"{base.rstrip('/')}/approvals/{rollout}"
 
 
 def form_nonce(key: bytes, rollout: str, approver: str, digest: str, now: datetime) -> str:
@@ -85,6 +93,27 @@ def check_decision(
             f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; "
             "start a fresh rollout.",
         )
+
+
+def check_bypass(decision: Decision | None, allowed: bool) -> None:
+    """Raises PipelineError ``RolloutFailed`` for a bypass that the configuration does not (any more) allow."""
+    if decision is not None and decision.identity == "bypass" and not allowed:
+        raise PipelineError(
+            Reason.RolloutFailed,
+            "The approval was bypassed, and approvals.bypass is not set now; start a fresh rollout.",
+        )
+
+
+def is_covered(decision: Decision, request: ApprovalRequest) -> bool:
+    """Whether an earlier decision was an approval of exactly this request, by enough of those who are asked
+    now, who proved who they were no less than is asked for now. A bypass covers nothing."""
+    if decision.identity == "bypass" or decision.identity not in (request.identity, "aws-iam"):
+        return False
+    try:
+        check_decision(decision, request, request.digest, parse_time(decision.at))
+    except PipelineError:
+        return False
+    return True
 
 
 def check_revocation(revocation: Revocation | None) -> None:

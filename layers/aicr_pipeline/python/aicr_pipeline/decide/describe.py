@@ -138,6 +138,7 @@ def _rollout(rollout: Mapping[str, Any], width: int | None) -> Iterator[str]:
         *_outcome(rollout["outcome"]),
         ("approval", _needed(rollout["report"])),
         *_approval(rollout["request"], rollout["decision"], width),
+        *_revoked(rollout["revocation"]),
     ]
     for stall in rollout["stalls"]:
         error = redact(str(stall.get("error") or "no error name"))
@@ -182,6 +183,12 @@ def _approval(
             f"at {decision['at']}, until {decision['expiresAt']}",
         )
         yield "because", redact(decision["reason"])
+
+
+def _revoked(revocation: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if revocation:
+        yield "revoked", f"by {revocation['by']} ({revocation['identity']}) at {revocation['at']}"
+        yield "because", redact(revocation["reason"])
 
 
 def _digest(digest: str, width: int | None, most: int = _SHORT) -> str:

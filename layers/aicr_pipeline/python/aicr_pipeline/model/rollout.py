@@ -101,7 +101,7 @@ class ApprovalRequest(Document):
     asked: tuple[str, ...]
     asked_at: str
     min_approvals: int
-    identity: Literal["link", "signed-in"]
+    identity: Literal["link", "signed-in", "bypass"]
     identity_reason: str | None = None
 
 
@@ -112,7 +112,7 @@ class Decision(Document):
     decision: Literal["Approved", "Rejected"]
     request_digest: Digest
     by: tuple[str, ...] = Field(min_length=1)
-    identity: Literal["link", "signed-in"]
+    identity: Literal["link", "signed-in", "aws-iam"]
     issuer: str
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
     at: str
