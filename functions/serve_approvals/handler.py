@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from aicr_pipeline import env, wiring
-from aicr_pipeline.actions.serve_approvals import FAILED, NOT_FOUND, Answer, Link, Post, Site, show, submit
+from aicr_pipeline.actions.approval_site import FAILED, NOT_FOUND, Answer, Link, Post, Site
+from aicr_pipeline.actions.serve_approvals import show, submit
 from aicr_pipeline.clock import now
 from aicr_pipeline.pages import render
 from aws_lambda_powertools import Logger, Metrics

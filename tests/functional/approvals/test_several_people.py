@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from aicr_pipeline.actions.serve_approvals import Answer, Link, Post, submit
-from aicr_pipeline.actions.serve_approvals import Site as Pages
+from aicr_pipeline.actions.approval_site import Answer, Link, Post
+from aicr_pipeline.actions.approval_site import Site as Pages
+from aicr_pipeline.actions.serve_approvals import submit
 from aicr_pipeline.adapters.approvals import approval_record_key
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.clock import now, parse_time, rfc3339

@@ -144,10 +144,11 @@ def is_nonce_shaped(nonce: str) -> bool:
     return _NONCE.fullmatch(nonce) is not None
 
 
-def check_fields(form: Form, short_name: str, deadline: str, now: datetime) -> Checked:
+def check_fields(form: Form, short_name: str | None, deadline: str, now: datetime) -> Checked:
     """The typed fields, all of them, so that one look tells everything that is wrong.
 
-    A rejection or revocation does not expire: its expiry is the deadline, whatever the field says.
+    The short name counts only where it is asked for. A rejection or revocation does not expire: its expiry is
+    the deadline, whatever the field says.
     """
     errors: dict[str, str] = {}
     reason = _reason(form)
@@ -168,7 +169,7 @@ def check_fields(form: Form, short_name: str, deadline: str, now: datetime) -> C
             expires_at = expiry(form.expiry, deadline, now)
         except ValueError as error:
             errors["expiry"] = str(error)
-    if form.short_name.strip().lower() != short_name.lower():
+    if short_name is not None and form.short_name.strip().lower() != short_name.lower():
         errors["shortName"] = f"Type the short name exactly: {short_name}"
     return Checked(errors, reason, expires_at)
 

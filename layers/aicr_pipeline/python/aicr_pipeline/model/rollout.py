@@ -103,6 +103,8 @@ class ApprovalRequest(Document):
     min_approvals: int
     identity: Literal["link", "signed-in", "bypass"]
     identity_reason: str | None = None
+    #: Members of these may decide too, who are signed in.
+    groups: tuple[str, ...] | None = None
 
 
 class Decision(Document):
@@ -117,6 +119,8 @@ class Decision(Document):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
     at: str
     expires_at: str
+    #: With identity signed-in: what the issuer calls each of ``by``, in the same order.
+    principals: tuple[str, ...] | None = None
 
 
 class Revocation(Document):
