@@ -67,6 +67,7 @@ def request_approval(
             f"[aicr {config.cluster.name}] approve rollout {request.short_name}?",
             message(config, request, report, link),
         )
+        groups=approvals.groups or None,
     return waiting
 
 

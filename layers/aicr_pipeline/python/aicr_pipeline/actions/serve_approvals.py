@@ -19,7 +19,6 @@ from aicr_pipeline.actions.approval_site import (
     RefusedError,
     Site,
     Visit,
-    approver_names,
 )
 from aicr_pipeline.adapters.approvals import load_records, write_approval, write_decision, write_revocation
 from aicr_pipeline.clock import rfc3339
@@ -84,7 +83,7 @@ def submit(visit: Visit, post: Post, site: Site) -> Answer:
         if not is_same_origin(post.headers, site.base_url):
             raise RefusedError(CROSS_SITE)
         who, records = _open(visit, site)
-        form = _read(post)
+        form = read_post(post)
         now = site.clock()
         return _decide(visit, who, records, form, site, now)
     except RefusedError as refused:
@@ -153,7 +152,8 @@ def _question(records: Records) -> str:
     return request.digest
 
 
-def _read(post: Post) -> Form:
+def read_post(post: Post) -> Form:
+    """The form that was sent. Raises RefusedError for what is none, or says nothing that can be said."""
     try:
         form = read_form(post.body, post.is_base64, post.headers.get("content-type", ""))
     except FormError as error:
@@ -224,7 +224,7 @@ def _revoke(visit: Visit, who: Principal, records: Records, form: Form, site: Si
         return _again(visit, who, records, site, now, 422, "fields", form, errors=checked.errors)
     mine = Revocation(
         rollout=visit.rollout, by=who.name, identity=who.identity, issuer=who.issuer, reason=checked.reason,
-        at=rfc3339(now),
+        at=rfc3339(now), principal=who.subject,
     )  # fmt: skip
     try:
         write_revocation(site.ledger, mine)
@@ -289,4 +289,4 @@ def _write(mine: Decision, needed: int, site: Site, now: datetime) -> bool:
     """Whether this person's decision is recorded. A rejection needs one person, whatever the quorum is."""
     if mine.decision == "Rejected" or needed == 1:
         return write_decision(site.ledger, mine)
-    return write_approval(site.ledger, mine, needed, approver_names(site), now)
+    return write_approval(site.ledger, mine, needed, site.config.approvals, now)

@@ -19,6 +19,7 @@ from aicr_pipeline.adapters.rollouts import (
 )
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval_page import Records, whole_decision
+from aicr_pipeline.decide.sign_in import is_member_name
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.config import Approvals
@@ -45,6 +46,19 @@ def load_approvals(ledger: Ledger, rollout: str, approvers: Iterable[str]) -> tu
     return tuple(sorted(found, key=lambda approval: (approval.at, approval.by)))
 
 
+def _counted(ledger: Ledger, rollout: str, approvals: Approvals) -> tuple[Decision, ...]:
+    """The approvals of whoever may give one now; those of members of groups, named nowhere, are listed."""
+    names = [approver.name for approver in approvals.approvers]
+    if not approvals.groups:
+        return load_approvals(ledger, rollout, names)
+    found = []
+    for key, _ in ledger.keys(f"rollouts/{rollout}/decisions/"):
+        approval = parse(Decision, ledger.get_json(key), Reason.PlanUnreadable, key)
+        if approval.by[0] in names or is_member_name(approval.by[0]):
+            found.append(approval)
+    return tuple(sorted(found, key=lambda approval: (approval.at, approval.by)))
+
+
 def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     """Everything the ledger knows about a rollout that its page shows.
 
@@ -57,7 +71,6 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     """
     report, request = load_report(ledger, rollout), load_request(ledger, rollout)
     needed = max(request.min_approvals if request else 1, approvals.min_approvals)
-    people = [approver.name for approver in approvals.approvers] if needed > 1 else []
     found = load_rollout(ledger, rollout)
     return Records(
         rollout=found,
@@ -68,7 +81,7 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
         outcome=load_outcome(ledger, rollout),
         step=last_step(ledger, rollout),
         needed=needed,
-        approvals=load_approvals(ledger, rollout, people),
+        approvals=_counted(ledger, rollout, approvals) if needed > 1 else (),
         from_plan=load_plan(ledger, report.from_plan) if report and report.from_plan else None,
         to_plan=load_plan(ledger, report.to_plan) if report else None,
     )
@@ -96,9 +109,7 @@ def write_revocation(ledger: Ledger, revocation: Revocation) -> bool:
     return _put(ledger, rollout_key(revocation.rollout, "revocation"), revocation)
 
 
-def write_approval(
-    ledger: Ledger, mine: Decision, needed: int, approvers: Iterable[str], now: datetime
-) -> bool:
+def write_approval(ledger: Ledger, mine: Decision, needed: int, approvals: Approvals, now: datetime) -> bool:
     """One person's approval; with it the decision, once ``needed`` distinct people approved the same.
 
     Each writer counts all records after writing its own: two who finish at once both count both (the ledger
@@ -117,12 +128,12 @@ def write_approval(
     _put(ledger, approval_record_key(mine.rollout, mine.by[0]), mine)
     counted = [
         approval
-        for approval in load_approvals(ledger, mine.rollout, approvers)
+        for approval in _counted(ledger, mine.rollout, approvals)
         if approval.decision == "Approved"
         and approval.request_digest == mine.request_digest
         and parse_time(approval.expires_at) > now
     ]
-    if len({name for approval in counted for name in approval.by}) < needed:
+    if len(counted) < needed or len({(one.principals or one.by)[0] for one in counted}) < needed:
         return True
     return write_decision(ledger, whole_decision(counted))
 

@@ -80,6 +80,11 @@ def is_locator(rollout: str, approver: str, secret: str) -> bool:
     return bool(_ROLLOUT.fullmatch(rollout) and _APPROVER.fullmatch(approver) and _SECRET.fullmatch(secret))
 
 
+def is_rollout_name(rollout: str) -> bool:
+    """Whether a signed-in person's link has the form of ours: the locator is all there is."""
+    return _ROLLOUT.fullmatch(rollout) is not None
+
+
 def is_same_origin(headers: Mapping[str, str], base_url: str) -> bool:
     """Whether a form was sent by our own page.
 

@@ -293,6 +293,9 @@ def whole_decision(approvals: Sequence[Decision]) -> Decision:
     return last.model_copy(
         update={
             "by": tuple(name for approval in approvals for name in approval.by),
+            "principals": tuple(name for approval in approvals for name in approval.principals or approval.by)
+            if any(approval.principals for approval in approvals)
+            else None,
             "reason": reason if len(reason) <= 1024 else reason[:1023] + "…",
             "expires_at": min((approval.expires_at for approval in approvals), key=parse_time),
         }

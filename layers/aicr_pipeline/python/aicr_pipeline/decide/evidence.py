@@ -131,3 +131,4 @@ def _approval(decision: Decision | None) -> BoundApproval | None:
         expires_at=decision.expires_at,
         request_digest=decision.request_digest,
     )
+        principals=decision.principals,

@@ -108,6 +108,11 @@ def approver_name(approvals: Approvals, who: Identity) -> str | None:
     return None
 
 
+def is_member_name(name: str) -> bool:
+    """Whether somebody decided under this name as a member of a group."""
+    return "@" in name or name.startswith("sub:")
+
+
 def _attempt(key: bytes, browser: str, rollout: str, state: str, digest: str) -> Attempt:
     # The nonce is the digest of what is asked, tied to this browser's attempt: an ID token of another
     # question, browser or attempt does not fit.

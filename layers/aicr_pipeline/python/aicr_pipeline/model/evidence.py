@@ -54,6 +54,8 @@ class BoundApproval(_Lenient):
     by: tuple[str, ...]
     identity: str
     issuer: str
+    #: What the issuer calls each of ``by``, where people signed in.
+    principals: tuple[str, ...] | None = None
     decision: str
     reason: str
     at: str

@@ -132,6 +132,7 @@ class Revocation(Document):
     issuer: str
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
     at: str
+    principal: str | None = None
 
 
 class StepStarted(Document):
