@@ -9,12 +9,14 @@ from typing import Any
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.approval_site import FAILED, NOT_FOUND, Answer, Link, Post, Site
 from aicr_pipeline.actions.serve_approvals import show, submit
+from aicr_pipeline.actions.sign_in import Desk, callback, login, show_signed_in, submit_signed_in
 from aicr_pipeline.clock import now
 from aicr_pipeline.pages import render
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.shared.cookies import Cookie, SameSite
 
 logger = Logger()
 metrics = Metrics()
@@ -22,6 +24,7 @@ metrics = Metrics()
 app = APIGatewayHttpResolver(debug=False)
 
 PAGE = "/approvals/<rollout>/<approver>"
+SIGNED_IN = "/approvals/<rollout>"
 
 
 @app.route(PAGE, method=["GET"])
@@ -40,14 +43,40 @@ def head(rollout: str, approver: str) -> Response[str]:
 
 @app.route(PAGE, method=["POST"])
 def post(rollout: str, approver: str) -> Response[str]:
-    """The decision."""
-    event = app.current_event
-    headers = {name.lower(): value for name, value in event.headers.items()}
-    sent = Post(headers, event.body, bool(event.is_base64_encoded))
-    answer = submit(_link(rollout, approver), sent, _site())
-    if answer.name.startswith("recorded-"):
-        logger.info("decided", extra={"rollout": rollout, "approver": approver, "decision": answer.name})
-    return _response(answer)
+    """The decision of whoever holds the link."""
+    return _decided(submit(_link(rollout, approver), _post(), _site()), rollout)
+
+
+@app.route(SIGNED_IN, method=["GET"])
+def get_signed_in(rollout: str) -> Response[str]:
+    """The page of whoever is signed in, or the way to the issuer."""
+    return _response(show_signed_in(rollout, _cookies(), _desk()))
+
+
+@app.route(SIGNED_IN, method=["HEAD"])
+def head_signed_in(rollout: str) -> Response[str]:
+    """The page's status and headers."""
+    response = _response(show_signed_in(rollout, _cookies(), _desk()))
+    response.body = ""
+    return response
+
+
+@app.route(SIGNED_IN, method=["POST"])
+def post_signed_in(rollout: str) -> Response[str]:
+    """The decision of somebody who is signed in."""
+    return _decided(submit_signed_in(rollout, _cookies(), _post(), _desk()), rollout)
+
+
+@app.route("/login/<rollout>", method=["GET"])
+def get_login(rollout: str) -> Response[str]:
+    """To the issuer."""
+    return _response(login(rollout, _cookies(), _desk()))
+
+
+@app.route("/callback", method=["GET"])
+def get_callback() -> Response[str]:
+    """Back from the issuer."""
+    return _response(callback(app.current_event.query_string_parameters, _cookies(), _desk()))
 
 
 @app.not_found
@@ -81,6 +110,31 @@ def _link(rollout: str, approver: str) -> Link:
     return Link(rollout, approver, app.current_event.query_string_parameters.get("s", ""))
 
 
+def _desk() -> Desk:
+    return Desk(_site(), wiring.issuer, wiring.sessions)
+
+
+def _post() -> Post:
+    event = app.current_event
+    headers = {name.lower(): value for name, value in event.headers.items()}
+    return Post(headers, event.body, bool(event.is_base64_encoded))
+
+
+def _cookies() -> dict[str, str]:
+    """The browser's cookies; of two with one name the first counts, as browsers send the nearest first."""
+    found: dict[str, str] = {}
+    for cookie in app.current_event.raw_event.get("cookies") or ():
+        name, _, value = str(cookie).partition("=")
+        found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _decided(answer: Answer, rollout: str) -> Response[str]:
+    if answer.name.startswith("recorded-"):
+        logger.info("decided", extra={"rollout": rollout, "decision": answer.name})
+    return _response(answer)
+
+
 def _response(answer: Answer) -> Response[str]:
     metrics.add_metric(name="ApprovalPages", unit=MetricUnit.Count, value=1)
     if answer.name.startswith("recorded-"):
@@ -105,8 +159,24 @@ def _response(answer: Answer) -> Response[str]:
     if answer.location is not None:
         headers["Location"] = answer.location
     else:
-        template = "notice" if answer.view is None else "approval"
+        template = "approval" if answer.view else "signed_out" if answer.form else "notice"
         body = render(template, answer=answer, view=answer.view, form=answer.form, style_nonce=style)
+    cookies = [
+        Cookie(
+            name=cookie.name,
+            value=cookie.value,
+            max_age=cookie.seconds,
+            secure=True,
+            http_only=True,
+            same_site=SameSite.LAX_MODE,
+            path="/",
+        )
+        for cookie in answer.cookies
+    ]
     return Response(
-        status_code=answer.status, content_type="text/html; charset=utf-8", body=body, headers=headers
+        status_code=answer.status,
+        content_type="text/html; charset=utf-8",
+        body=body,
+        headers=headers,
+        cookies=cookies,
     )

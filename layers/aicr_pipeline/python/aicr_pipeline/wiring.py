@@ -14,14 +14,16 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import now
-from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.config import ClusterConfig, stack_issuer
 
 if TYPE_CHECKING:
     from aicr_pipeline.adapters.argocd import ArgoCd
     from aicr_pipeline.adapters.cluster import Cluster
     from aicr_pipeline.adapters.ecr import EcrCredentials
     from aicr_pipeline.adapters.mirror import Destination
+    from aicr_pipeline.adapters.oidc import Issuer
     from aicr_pipeline.adapters.registry_auth import Credentials
+    from aicr_pipeline.adapters.sessions import Sessions
     from aicr_pipeline.adapters.signer import Signer
 
 
@@ -91,6 +93,31 @@ def argocd() -> "ArgoCd":
 
 @cache
 def signer() -> "Signer":
+@cache
+def sessions() -> "Sessions":
+    """Sessions of signed-in people."""
+    from aicr_pipeline.adapters.sessions import Sessions
+
+    return Sessions(aws.client("dynamodb"), env.text("COORDINATION_TABLE"))
+
+
+@cache
+def issuer() -> "Issuer":
+    """Who signs people in: what the configuration names, else the user pool of the stack."""
+    from aicr_pipeline.adapters.oidc import Issuer
+
+    oidc = config().approvals.oidc or stack_issuer(env.mapping("OIDC"))
+
+    @cache
+    def secret() -> str | None:
+        if oidc.client_secret_arn is None:
+            return None
+        found = aws.client("secretsmanager").get_secret_value(SecretId=oidc.client_secret_arn)
+        return str(found["SecretString"])
+
+    return Issuer(oidc, secret, f"{env.text('APPROVAL_URL').rstrip('/')}/callback")
+
+
     """The evidence key."""
     from aicr_pipeline.adapters.signer import Signer
 

@@ -5,6 +5,7 @@ Strict; names follow the operator's values.
 
 import json
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import permutations
 from pathlib import Path
@@ -435,6 +436,14 @@ class ClusterConfig(Document):
                 "approvals.identityReason: required with identity 'link' unless development is true"
             )
         return self
+
+
+def stack_issuer(found: Mapping[str, str]) -> Oidc:
+    """The stack's user pool as the functions are told of it: issuer, client and the claim with groups.
+
+    Raises PipelineError ``InvalidConfiguration`` when it says nothing of the kind.
+    """
+    return parse(Oidc, dict(found), Reason.InvalidConfiguration, "environment variable OIDC")
 
 
 def parse_cluster_config(data: Any, what: str) -> ClusterConfig:
