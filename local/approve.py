@@ -25,7 +25,17 @@ class _Forms(HTMLParser):
 
 
 def approve(link: str, short_name: str, reason: str) -> None:
-    """Approve at the link.
+    """Approve at the link. Raises as ``answer`` does."""
+    answer(link, short_name, reason, "Approved")
+
+
+def answer(link: str, short_name: str, reason: str, decision: str) -> str:
+    """Send the form of the page with its button ``decision``: ``Approved``, ``Rejected`` or ``Revoked``.
+
+    Returns
+    -------
+    str
+        The page as it is then.
 
     Raises
     ------
@@ -38,9 +48,9 @@ def approve(link: str, short_name: str, reason: str) -> None:
     forms.feed(page.data.decode())
     if page.status != 200 or forms.action is None:
         raise RuntimeError(f"The approval page answers {page.status} and shows no form.")
-    fields = forms.fields | {"shortName": short_name, "reason": reason, "decision": "Approved"}
+    fields = forms.fields | {"shortName": short_name, "reason": reason, "decision": decision}
     site = urlsplit(link)
-    answer = http.request(
+    sent = http.request(
         "POST",
         urljoin(link, forms.action) if forms.action else link,
         fields=fields,
@@ -48,7 +58,6 @@ def approve(link: str, short_name: str, reason: str) -> None:
         redirect=False,
         headers={"Origin": f"{site.scheme}://{site.netloc}", "Sec-Fetch-Site": "same-origin"},
     )
-    if answer.status not in (200, 303):
-        raise RuntimeError(
-            f"The approval page answers {answer.status} to the form: {answer.data.decode()[:500]}"
-        )
+    if sent.status not in (200, 303):
+        raise RuntimeError(f"The approval page answers {sent.status} to the form: {sent.data.decode()[:500]}")
+    return http.request("GET", link).data.decode()

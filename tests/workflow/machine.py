@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import urllib3
 import yaml
 
-from local.approve import approve
+from local.approve import answer, approve
 from local.argocd import Scenario
 from local.demo import _LINK, _SHORT_NAME
 from local.pipeline import LocalPipeline, Options
@@ -63,6 +64,15 @@ class Machine:
         """Answer the newest link."""
         link, short_name = self.link(after=after)
         approve(link, short_name, "a test says so")
+
+    def revoke(self, after: int = 0) -> str:
+        """Stop the rollout at the newest link; the page as it is then."""
+        link, short_name = self.link(after=after)
+        return answer(link, short_name, "a test stops it", "Revoked")
+
+    def page(self, after: int = 0) -> str:
+        """What the newest link shows."""
+        return urllib3.request("GET", self.link(after=after)[0]).data.decode()
 
     def outcome(self, rollout: str) -> dict[str, Any]:
         """The outcome in the ledger."""
