@@ -153,6 +153,18 @@ class Grants:
             Right(
                 ("states:DescribeExecution",),
                 (executions,),
+    def sign_in(self) -> tuple[Right, ...]:
+        """Sessions of signed-in people, and the secret of the issuer's client; nothing where links decide."""
+        approvals = self.config.approvals
+        if approvals.identity == "link":
+            return ()
+        oidc = approvals.oidc
+        client = () if oidc is None or oidc.client_secret_arn is None else (oidc.client_secret_arn,)
+        return (
+            *self.items(("GetItem", "PutItem", "DeleteItem"), "SESSION"),
+            *((Right(("secretsmanager:GetSecretValue",), client),) if client else ()),
+        )
+
                 "Executions are named by what they are for; only this machine's may be described.",
             ),
         )
@@ -309,3 +321,11 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.links(),
     ),
 }
+        *g.sign_in(),
+    ),
+    # Who calls is API Gateway's word. It may decide as the pages do, and submit; nothing else.
+    "serve_operators": lambda g: (
+        *g.read("rollouts/*", "plans/*"),
+        *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
+        *g.write("runtimes/*"),
+        Right(("s3:PutObject",), (f"{g.arns.inbox}/runtimes/cluster.yaml",)),
