@@ -17,7 +17,7 @@ from botocore.config import Config
 from local.aws import bucket_policies, machines, moto_server, shims
 from local.aws.events import Bus, Event
 from local.aws.front import Front
-from local.aws.identity import Identities
+from local.aws.identity import OPERATOR_KEY, OPERATOR_SECRET, Identities
 from local.aws.lambdas import PRELOAD, Lambdas
 from local.aws.loader import Loading, load
 from local.aws.machines import Machines
@@ -193,7 +193,7 @@ class LocalAws:
             account=self.account,
             lambdas=self._lambdas,
             targets=self._targets,
-            identity_of=self.identity_of,
+            signer_of=self._identities.signer_of,
             access_log=self.workdir / "logs" / f"api-{logical_id}.access.log",
             region=self.region,
         )
@@ -229,8 +229,8 @@ class LocalAws:
                     service,
                     region_name=self.region,
                     endpoint_url=self.endpoint,
-                    aws_access_key_id="AKIALOCALENGINE00000",
-                    aws_secret_access_key="local",
+                    aws_access_key_id=OPERATOR_KEY,
+                    aws_secret_access_key=OPERATOR_SECRET,
                     config=Config(proxies={}, retries={"total_max_attempts": 2}, max_pool_connections=20),
                 )
             return self._clients[service]
@@ -238,7 +238,7 @@ class LocalAws:
     def environment(self) -> dict[str, str]:
         """AWS_* variables for a child process that is a person or a command, not a function."""
         env = {k: v for k, v in self._base_env().items() if k.startswith("AWS_") or k == "NO_PROXY"}
-        return {**env, "AWS_ACCESS_KEY_ID": "AKIALOCALENGINE00000", "AWS_SECRET_ACCESS_KEY": "local"}
+        return {**env, "AWS_ACCESS_KEY_ID": OPERATOR_KEY, "AWS_SECRET_ACCESS_KEY": OPERATOR_SECRET}
 
     @property
     def functions(self) -> dict[str, FunctionSpec]:
@@ -294,6 +294,12 @@ class LocalAws:
 
     def credentials_of(self, role_arn: str) -> Credentials:
         return self._identities.credentials_of(role_arn)
+
+    def person(self, arn: str) -> dict[str, str]:
+        """AWS_* variables of a person: ``arn`` of a user, or of a session as GetCallerIdentity tells it."""
+        keys = self._identities.credentials_of(arn)
+        made = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
+        return {**self.environment(), **made, "AWS_SESSION_TOKEN": keys.token}
 
     def identity_of(self, access_key: str) -> str | None:
         return self._identities.identity_of(access_key)

@@ -1,7 +1,7 @@
 """The HTTP API on a free loopback port: requests become payload-2.0 events, answers become responses.
 
 Follows "Working with AWS Lambda proxy integrations for HTTP APIs". Throttling is ignored. Routes with AWS_IAM
-look at whose access key signed the request; the signature itself is not computed again.
+take only requests that one of the engine's access keys signed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from urllib.parse import parse_qsl, unquote
 
 from local.aws.lambdas import Lambdas
 from local.aws.model import EngineError, InvokeResult
+from local.aws.sigv4 import Signer, signer_of_request
 from local.aws.targets import Targets
 
 _TEXT = re.compile(r"^(text/.*|application/(json|xml|javascript|.*\+json|.*\+xml))(;|$)", re.IGNORECASE)
 _MAX_BODY = 10 * 1024 * 1024
-_CREDENTIAL = re.compile(r"Credential=([A-Z0-9]+)/")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Front:
     account: str
     lambdas: Lambdas
     targets: Targets
-    identity_of: Callable[[str], str | None]
+    signer_of: Callable[[str], Signer | None]
     access_log: Path
     region: str
     routes: list[Route] = field(default_factory=list)
@@ -121,17 +121,16 @@ class Front:
             self._log("-", status, request_id)
             return status, [*answer_headers, ("apigw-requestid", request_id)], answer
         route, parameters = matched
-        role = None
+        signer = None
         if route.signed:
-            signer = _CREDENTIAL.search(dict(_lower(headers)).get("authorization", ""))
-            role = self.identity_of(signer[1]) if signer else None
-        if route.signed and role is None:
+            signer = signer_of_request(method, target, headers, body, self.region, self.signer_of)
+        if route.signed and signer is None:
             status, answer_headers, answer = _message(403, "Forbidden")
         else:
             event = self._event(route, stage, path, query, parameters, headers, body, source_ip, method)
             event["requestContext"]["requestId"] = request_id
-            if role is not None:
-                event["requestContext"]["authorizer"] = {"iam": _iam(role, self.account)}
+            if signer is not None:
+                event["requestContext"]["authorizer"] = {"iam": _iam(signer, self.account)}
             status, answer_headers, answer = self._call(route, event, stage)
         self._log(route.key, status, request_id)
         return status, [*answer_headers, ("apigw-requestid", request_id)], answer
@@ -262,10 +261,16 @@ def to_response(result: InvokeResult) -> tuple[int, list[tuple[str, str]], bytes
     return status, [*headers.items(), *cookies], raw
 
 
-def _iam(role: str, account: str) -> dict[str, Any]:
-    name = role.rpartition("/")[2]
-    arn = f"arn:aws:sts::{account}:assumed-role/{name}/local" if ":role/" in role else role
-    return {"accountId": account, "callerId": name, "userArn": arn, "userId": name, "accessKey": ""}
+def _iam(signer: Signer, account: str) -> dict[str, Any]:
+    return {
+        "accountId": account,
+        "callerId": signer.id,
+        "userArn": signer.arn,
+        "userId": signer.id,
+        "accessKey": "",
+        "cognitoIdentity": None,
+        "principalOrgId": None,
+    }
 
 
 def _lower(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:

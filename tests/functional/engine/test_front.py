@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as Keys
 
 from local.aws import LocalAws
 from local.aws.front import Route
@@ -92,13 +96,58 @@ def test_head_other_routes_and_refusals(engine: LocalAws) -> None:
     assert ask(engine, "GET", "/files/x/image")[2] == base64.b64decode("iVBORw==")
 
 
-def test_signed_routes_know_the_role(engine: LocalAws) -> None:
-    assert ask(engine, "POST", "/signed")[0] == 403
-    keys = engine.credentials_of("arn:aws:iam::111122223333:role/sample-look")
-    scope = f"AWS4-HMAC-SHA256 Credential={keys.access_key}/20260101/us-west-2/execute-api/aws4_request"
-    event = event_of(ask(engine, "POST", "/signed", headers=[("Authorization", scope)]))
+ROLE = "arn:aws:iam::111122223333:role/sample-look"
+
+
+def sign(
+    engine: LocalAws, body: bytes = b"", *, arn: str = ROLE, service: str = "execute-api", age: int = 0
+) -> list[tuple[str, str]]:
+    """The headers with which botocore would send this body to /signed."""
+    keys = engine.credentials_of(arn)
+    request = AWSRequest("POST", f"{engine.api_url}/signed?n=2&a=x%20y", data=body)
+    auth = SigV4Auth(Keys(keys.access_key, keys.secret_key, keys.token), service, "us-west-2")
+    moment = datetime.now(UTC) - timedelta(seconds=age)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("botocore.auth.get_current_datetime", lambda: moment)
+        auth.add_auth(request)
+    return list(request.headers.items())
+
+
+def send(engine: LocalAws, headers: list[tuple[str, str]], body: bytes = b"") -> Any:
+    return ask(engine, "POST", "/signed?n=2&a=x%20y", body, headers)
+
+
+@pytest.mark.parametrize(
+    ("arn", "caller"),
+    [
+        (ROLE, "arn:aws:sts::111122223333:assumed-role/sample-look/"),
+        ("arn:aws:iam::111122223333:user/alex", "arn:aws:iam::111122223333:user/alex"),
+        ("arn:aws:sts::111122223333:assumed-role/A/b", "arn:aws:sts::111122223333:assumed-role/A/b"),
+    ],
+)
+def test_signed_routes_know_who_signed(engine: LocalAws, arn: str, caller: str) -> None:
+    event = event_of(send(engine, sign(engine, b"{}", arn=arn), b"{}"))
     iam = event["requestContext"]["authorizer"]["iam"]
-    assert iam["userArn"] == "arn:aws:sts::111122223333:assumed-role/sample-look/local"
+    assert iam["userArn"].startswith(caller)
+    assert iam["userId"].startswith(("AROA", "AIDA"))
+
+
+def test_what_is_not_signed_or_signed_otherwise_never_reaches_the_function(engine: LocalAws) -> None:
+    good = sign(engine)
+    assert send(engine, good)[0] == 201
+    wrong = [
+        [],
+        [(name, value[:-1] + ("0" if value[-1] != "0" else "1")) for name, value in good],
+        [(name, value) for name, value in good if name != "X-Amz-Security-Token"],
+        [(name, value.replace("SignedHeaders=host;", "SignedHeaders=")) for name, value in good],
+        sign(engine, service="s3"),
+        sign(engine, age=400),
+        [*good, ("X-Amz-Content-SHA256", "UNSIGNED-PAYLOAD")],
+    ]
+    for headers in wrong:
+        assert send(engine, headers)[0] == 403, headers
+    assert send(engine, good, b"another body")[0] == 403
+    assert ask(engine, "POST", "/signed?n=3&a=x%20y", headers=good)[0] == 403
 
 
 def test_the_most_specific_route_wins() -> None:

@@ -46,6 +46,7 @@ from aicr_pipeline.decide.approval_page import (
 )
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import short_name
+from aicr_pipeline.decide.people import submitter_among
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
@@ -183,6 +184,9 @@ def _decide(visit: Visit, who: Principal, records: Records, form: Form, site: Si
     if records.request is not None and form.digest != records.request.digest:
         alert = "What is asked changed since this page was opened. Look again before you decide."
         return _again(visit, who, records, site, now, 409, "digest", form, alert=alert)
+    if word == "Approved" and submitter_among(site.config.approvals, records.rollout.submitter, (who.name,)):
+        alert = "You submitted this runtime, so somebody else has to approve it. Nothing was recorded."
+        return _again(visit, who, records, site, now, 403, "submitter", form, alert=alert)
     state = page_state(records, who.name, now)
     if state in (PageState.Open, PageState.AwaitingOthers):
         checked = check_fields(form, _short_name(visit), records.rollout.deadline, now)

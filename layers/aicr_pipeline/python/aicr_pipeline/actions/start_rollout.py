@@ -21,8 +21,10 @@ from aicr_pipeline.adapters.rollouts import (
     standing_decision,
 )
 from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
+from aicr_pipeline.adapters.submissions import submitter_of
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.model.config import ClusterConfig, seconds
+from aicr_pipeline.decide.people import submitter_among
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, Rollout, RolloutOutcome, rollout_key
 
@@ -78,7 +80,10 @@ def start_rollout(
     number = int(name.rpartition("-")[2])
     approved = _approved(ledger, execution_name(config.cluster.name, plan, number - 1), active, now)
     rollout = Rollout(
+    submitter = submitter_of(ledger, str(target["runtimeVersion"]))
         name=name,
+    if approved and submitter_among(config.approvals, submitter, approved.by):
+        approved = None  # what they approved as another's wish is their own by now
         cluster=config.cluster.name,
         from_plan=active.digest,
         from_is_whole=active.is_whole,
@@ -89,6 +94,7 @@ def start_rollout(
         runtime_version=str(target["runtimeVersion"]),
         inherits=approved.rollout if approved else None,
     )
+        submitter=submitter,
     ledger.put_once(cause, json.dumps({"rollout": name}).encode())
     ledger.put_once(rollout_key(name, "rollout"), json.dumps(rollout.wire(), sort_keys=True).encode())
     written = ledger.get_json(rollout_key(name, "rollout"))

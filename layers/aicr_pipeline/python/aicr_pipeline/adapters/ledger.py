@@ -136,3 +136,10 @@ class Inbox:
                 return None
             raise
         return InboxObject(version, int(answer["ContentLength"]), answer["Body"].read(most_bytes + 1))
+
+    def write(self, key: str, body: bytes, content_type: str) -> str:
+        """Put a new version, whole or not at all; returns its id."""
+        answer = self._s3.put_object(
+            Bucket=self.bucket, Key=key, Body=body, ContentType=content_type, ChecksumAlgorithm="SHA256"
+        )
+        return str(answer["VersionId"])

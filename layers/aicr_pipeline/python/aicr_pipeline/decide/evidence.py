@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aicr_pipeline.decide.canonical import canonical
+from aicr_pipeline.decide.people import four_eyes_missing
 from aicr_pipeline.decide.versions import is_development
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import (
@@ -12,6 +13,7 @@ from aicr_pipeline.model.evidence import (
     Binding,
     BoundAicrEvidence,
     BoundApproval,
+    BoundFourEyes,
     BoundPipeline,
     BoundPlan,
     BoundRelease,
@@ -78,6 +80,7 @@ def statement(bound: Bound) -> bytes:
         validator_images=state.validator_images,
         aicr_evidence=bound.aicr_evidence,
         approval=_approval(bound.decision),
+        four_eyes=_four_eyes(bound),
         validation=bound.validation,
         outcome="Succeeded",
         created_at=bound.rollout.created_at,
@@ -120,6 +123,13 @@ def _hex(digest: str) -> dict[str, str]:
 
 def _approval(decision: Decision | None) -> BoundApproval | None:
     if decision is None:
+def _four_eyes(bound: Bound) -> BoundFourEyes | None:
+    if bound.decision is None:
+        return None
+    missing = four_eyes_missing(bound.config.approvals, bound.rollout.submitter, bound.decision.by)
+    return BoundFourEyes(enforced=not missing, because=missing or None)
+
+
         return None
     return BoundApproval(
         by=decision.by,

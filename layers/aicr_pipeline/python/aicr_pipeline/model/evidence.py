@@ -63,6 +63,13 @@ class BoundApproval(_Lenient):
     request_digest: Digest
 
 
+class BoundFourEyes(_Lenient):
+    """Whether it is known that somebody other than the submitter approved, and if not, why."""
+
+    enforced: bool
+    because: str | None = None
+
+
 class BoundValidation(_Lenient):
     mode: Literal["Required", "Disabled"]
     tests: int = 0
@@ -97,6 +104,8 @@ class Binding(_Lenient):
     validator_images: tuple[str, ...]
     aicr_evidence: BoundAicrEvidence | None = None
     approval: BoundApproval | None = None
+    #: Absent where nobody had to approve, and in evidence of earlier versions.
+    four_eyes: BoundFourEyes | None = None
     validation: BoundValidation
     outcome: Literal["Succeeded", "Failed"]
     created_at: str

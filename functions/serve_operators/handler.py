@@ -1,0 +1,116 @@
+"""HTTP API routes with AWS_IAM: for commands. Event, body and reason are never logged."""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from aicr_pipeline import wiring
+from aicr_pipeline.actions.serve_operators import (
+    Caller,
+    Desk,
+    Reply,
+    decide,
+    describe,
+    list_rollouts,
+    submit_runtime,
+)
+from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
+from aicr_pipeline.clock import now
+from aicr_pipeline.model.reasons import Reason
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.metrics import MetricUnit
+
+logger = Logger()
+metrics = Metrics()
+# Debug would print events; said here, the environment cannot turn it on.
+app = APIGatewayHttpResolver(debug=False)
+
+ROLLOUTS = "/operators/rollouts"
+
+
+@app.get(ROLLOUTS)
+def rollouts() -> Response[str]:
+    """The newest rollouts."""
+    return _response(list_rollouts(_caller(), _desk()))
+
+
+@app.get(f"{ROLLOUTS}/<rollout>")
+def rollout(rollout: str) -> Response[str]:
+    """One rollout."""
+    if not ROLLOUT_NAME.fullmatch(rollout):
+        return _response(_NOTHING)
+    return _response(describe(_caller(), rollout, _desk()))
+
+
+@app.post(f"{ROLLOUTS}/<rollout>/decision")
+def decision(rollout: str) -> Response[str]:
+    """Approve, reject, revoke."""
+    if not ROLLOUT_NAME.fullmatch(rollout):
+        return _response(_NOTHING)
+    reply = decide(_caller(), rollout, _body(), _desk())
+    if reply.name.startswith("recorded-"):
+        logger.info("decided", extra={"rollout": rollout, "decision": reply.name})
+    return _response(reply)
+
+
+@app.post("/operators/runtime")
+def runtime() -> Response[str]:
+    """Submit a runtime."""
+    return _response(submit_runtime(_caller(), _body(), _desk()))
+
+
+@app.not_found
+def not_found(_: NotFoundError) -> Response[str]:
+    """No route of ours."""
+    return _response(_NOTHING)
+
+
+@logger.inject_lambda_context(log_event=False)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Payload 2.0 in, payload 2.0 out."""
+    return app.resolve(event, context)
+
+
+_NOTHING = Reply(
+    404,
+    {"status": "refused", "reason": str(Reason.PlanUnreadable), "message": "There is nothing here."},
+    "not-found",
+)
+
+
+def _desk() -> Desk:
+    return Desk(wiring.config(), wiring.ledger(), wiring.inbox(), now)
+
+
+def _caller() -> Caller:
+    """Whom API Gateway authenticated. Without an authorizer's word nobody is anybody."""
+    authorizer = app.current_event.raw_event.get("requestContext", {}).get("authorizer") or {}
+    iam = authorizer.get("iam") or {}
+    return Caller(str(iam.get("userArn") or ""), str(iam.get("userId") or "").partition(":")[0])
+
+
+def _body() -> bytes:
+    body = app.current_event.body or ""
+    if not app.current_event.is_base64_encoded:
+        return body.encode()
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _response(reply: Reply) -> Response[str]:
+    metrics.add_metric(name="OperatorRequests", unit=MetricUnit.Count, value=1)
+    if reply.name.startswith("recorded-"):
+        metrics.add_metric(name="DecisionsRecorded", unit=MetricUnit.Count, value=1)
+    logger.info("answered", extra={"status": reply.status, "page": reply.name})
+    return Response(
+        status_code=reply.status,
+        content_type="application/json",
+        body=json.dumps(reply.body),
+        headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+    )
