@@ -89,7 +89,7 @@ class SignIn(Construct):
             allowed_o_auth_flows_user_pool_client=True,
             allowed_o_auth_flows=["code"],
             allowed_o_auth_scopes=["openid", "email"],
-            callback_urls=[f"{base_url}/callback"],
+            callback_ur_ls=[f"{base_url}/callback"],
             supported_identity_providers=["COGNITO"],
             explicit_auth_flows=["ALLOW_USER_AUTH"],
             prevent_user_existence_errors="ENABLED",

@@ -4,6 +4,7 @@ Authlib speaks the authorization code flow with PKCE, joserfc reads ID tokens. B
 somebody signs in, not with the pages.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from aicr_pipeline.decide.sign_in import Attempt, Identity
 from aicr_pipeline.model.config import Oidc, is_loopback
 
 if TYPE_CHECKING:
-    from authlib.integrations.requests_client import OAuth2Session
+    from authlib.integrations.requests_client import OAuth2Session  # type: ignore[import-untyped]
 
 #: Seconds to connect, and between two pieces of an answer. A page has 15 in all.
 TIMEOUT = (3.05, 5.0)
@@ -94,7 +95,7 @@ class Issuer:
             raise SignInError(f"id-token-{error.why}") from None
 
     def _exchange(self, code: str, attempt: Attempt) -> str:
-        from authlib.common.errors import AuthlibBaseError
+        from authlib.common.errors import AuthlibBaseError  # type: ignore[import-untyped]
         from requests import RequestException
 
         endpoint = self._discovered().token
@@ -147,7 +148,7 @@ class Issuer:
                 body = answer.raw.read(_MOST_BYTES + 1, decode_content=True)
                 if answer.status_code != 200 or len(body) > _MOST_BYTES:
                     raise SignInError("issuer-unreadable")
-            document = requests.compat.json.loads(body)
+            document = json.loads(body)
         except (requests.RequestException, OSError, ValueError):
             raise SignInError("issuer-unreachable") from None
         if not isinstance(document, dict):

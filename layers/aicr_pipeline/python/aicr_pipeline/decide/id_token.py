@@ -99,12 +99,12 @@ def _identity(claims: Mapping[str, Any], oidc: Oidc) -> Identity:
     subject, email = claims["sub"], claims.get(oidc.email_claim)
     if not 0 < len(subject) <= 255 or not subject.isprintable():
         raise IdTokenError("sub")
-    verified = claims.get("email_verified") is True and isinstance(email, str) and 0 < len(email) <= 254
+    address = email if isinstance(email, str) and 0 < len(email) <= 254 and email.isprintable() else None
     groups = claims.get(oidc.groups_claim, [])
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     return Identity(
         issuer=oidc.issuer,
         subject=subject,
-        email=email if verified and email.isprintable() else None,
+        email=address if claims.get("email_verified") is True else None,
         groups=tuple(group for group in listed[:_MOST_GROUPS] if isinstance(group, str)),
     )

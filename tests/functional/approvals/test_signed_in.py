@@ -1,0 +1,431 @@
+"""People sign in: through the API's front and a real OpenID provider, and past one that lies."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import boto3
+import oidc_provider_mock
+import pytest
+from aicr_pipeline import wiring
+from aicr_pipeline.adapters import oidc as oidc_adapter
+from joserfc.jwk import RSAKey
+
+from tests.functional.approvals import signing_in
+from tests.functional.approvals.conftest import Site
+from tests.functional.approvals.signing_in import CLIENT, PEOPLE, TABLE, Got, Liar, Person, hidden
+from tests.functional.approvals.support import KEY, REGION, Waiting, decision_of, forget, seed
+
+LOGIN, SESSION = "__Host-aicr-login", "__Host-aicr-session"
+APPROVERS = [{"name": "alex", "email": "alex@example.com"}, {"name": "kim", "subject": "sub-kim"}]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    users = [oidc_provider_mock.User(sub=sub, claims=claims) for sub, claims in PEOPLE.items()]
+    with oidc_provider_mock.run_server_in_thread(user_claims=users) as server:
+        yield f"http://localhost:{server.server_port}"
+
+
+@pytest.fixture(scope="module")
+def key() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+
+
+@pytest.fixture
+def liar(key: RSAKey) -> Iterator[Liar]:
+    with signing_in.lying(Liar(key=key)) as found:
+        yield found
+
+
+class SignIn:
+    """The pages of a cluster whose people sign in, and what stands behind them."""
+
+    def __init__(self, site: Site, url: str, dynamodb: Any) -> None:
+        self.site, self.url, self.dynamodb = site, url, dynamodb
+        secrets = boto3.client("secretsmanager", region_name=REGION)
+        self.secret_arn = secrets.create_secret(Name="oidc", SecretString="client-secret")["ARN"]
+
+    def configure(self, issuer: str, **approvals: Any) -> None:
+        oidc = {"issuer": issuer, "clientId": CLIENT}
+        if "localhost" in issuer:  # the real provider takes no public clients; the other is one
+            oidc["clientSecretArn"] = self.secret_arn
+        settings: dict[str, Any] = {"identity": "signed-in", "approvers": APPROVERS, "oidc": oidc}
+        self.site.configure(**{**settings, **approvals})
+        self.site.monkeypatch.setenv("COORDINATION_TABLE", TABLE)
+        self.site.monkeypatch.setenv("APPROVAL_URL", self.url)
+        wiring.issuer.cache_clear()
+        wiring.sessions.cache_clear()
+
+    def person(self) -> Person:
+        return Person(self.url)
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.dynamodb.scan(TableName=TABLE)["Items"]
+        return found
+
+    def form(self, page: Got, **more: str) -> dict[str, str]:
+        typed = {"reason": "Looks right", "preset": "", "expiry": "", "decision": "Approved"}
+        return {"nonce": hidden(page.body, "nonce"), "digest": hidden(page.body, "digest"), **typed, **more}
+
+
+@pytest.fixture
+def pages(site: Site, tmp_path: Any) -> Iterator[SignIn]:
+    dynamodb = signing_in.make_table()
+    front = signing_in.open_front(site.module.handler, tmp_path)
+    yield SignIn(site, front.url, dynamodb)
+    front.stop()
+    forget()
+    wiring.issuer.cache_clear()
+    wiring.sessions.cache_clear()
+
+
+@pytest.fixture
+def waiting(site: Site) -> Waiting:
+    return seed(site.s3)
+
+
+def test_a_person_signs_in_and_approves(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    alex = pages.person()
+    away = alex.get(f"/approvals/{waiting.name}")
+    assert away.status == 302 and not away.body
+    asked = dict(parse_qsl(urlsplit(away.location).query))
+    assert away.location.startswith(f"{provider}/oauth2/authorize?")
+    assert asked["response_type"] == "code" and asked["code_challenge_method"] == "S256"
+    assert len(asked["code_challenge"]) == 43 and "code_verifier" not in asked
+    assert asked["redirect_uri"] == f"{pages.url}/callback" and asked["client_id"] == CLIENT
+    assert asked["nonce"].startswith(f"{waiting.request.digest}."), "the question that it is about"
+    assert asked["state"].startswith(f"{waiting.name}.") and "http" not in asked["state"]
+    assert not pages.rows(), "nothing is stored of somebody who only opened the link"
+
+    back = alex.get(alex.at_provider(away.location, "sub-alex"))
+    assert back.status == 303 and back.location == f"/approvals/{waiting.name}"
+    page = alex.get(back.location)
+    assert page.status == 200 and 'data-state="open"' in page.body and "alex" in page.body
+    assert "shortName" not in page.body, "who signed in types no short name"
+    done = alex.send("POST", f"/approvals/{waiting.name}", pages.form(page))
+    assert done.status == 303 and done.location == f"/approvals/{waiting.name}", done.body
+    assert 'data-state="approved"' in alex.get(done.location).body
+    decision = decision_of(waiting)
+    assert decision["by"] == ["alex"] and decision["identity"] == "signed-in"
+    assert decision["issuer"] == provider and decision["principals"] == ["sub-alex"]
+
+
+def test_cookies_are_host_only_and_hold_an_opaque_id(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    alex = pages.person()
+    away = alex.get(f"/approvals/{waiting.name}")
+    back = alex.get(alex.at_provider(away.location, "sub-alex"))
+    for line, name, seconds in (
+        (away.set_cookies[0], LOGIN, 600),
+        (back.set_cookies[0], SESSION, 900),
+        (back.set_cookies[1], LOGIN, 0),
+    ):
+        value, *flags = line.split("; ")
+        assert value.startswith(f"{name}=")
+        assert sorted(flags) == sorted(["Path=/", f"Max-Age={seconds}", "HttpOnly", "Secure", "SameSite=Lax"])
+    assert re.fullmatch(r"[0-9A-Za-z_-]{43}", alex.cookies[SESSION])
+    [row] = pages.rows()
+    assert row["pk"]["S"] == "SESSION" and alex.cookies[SESSION] not in str(row), "the table lets nobody in"
+    assert 0 < int(row["expiresAt"]["N"]) - datetime.now(UTC).timestamp() <= 900
+
+
+def test_a_session_known_before_lets_nobody_in(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    """Session fixation: a planted id is never taken over, and an old session ends with a new sign-in."""
+    pages.configure(provider)
+    alex = pages.person()
+    planted = "A" * 43
+    alex.cookies[SESSION] = planted
+    away = alex.get(f"/approvals/{waiting.name}")
+    assert away.status == 302
+    alex.get(alex.at_provider(away.location, "sub-alex"))
+    first = alex.cookies[SESSION]
+    assert first != planted
+    again = alex.get(f"/login/{waiting.name}")
+    assert dict(parse_qsl(urlsplit(again.location).query))["prompt"] == "login"
+    alex.get(alex.at_provider(again.location, "sub-alex"))
+    assert alex.cookies[SESSION] != first and len(pages.rows()) == 1
+    for stolen in (planted, first, "x", "B" * 43):
+        other = pages.person()
+        other.cookies[SESSION] = stolen
+        assert other.get(f"/approvals/{waiting.name}").status == 302
+
+
+def test_a_state_of_another_browser_is_refused(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    alex, victim = pages.person(), pages.person()
+    away = alex.get(f"/approvals/{waiting.name}")
+    path = alex.at_provider(away.location, "sub-alex")
+    assert victim.get(path).status == 403, "no cookie at all"
+    victim.get(f"/approvals/{waiting.name}")
+    assert victim.get(path).status == 403, "the cookie of another sign-in"
+    assert SESSION not in victim.cookies and not pages.rows()
+    for change in ("x", f"{waiting.name}.1.{'A' * 22}.{'B' * 43}", "https://evil.example/"):
+        query = {**dict(parse_qsl(urlsplit(path).query)), "state": change}
+        answer = alex.get(f"/callback?{urlencode(query)}")
+        assert answer.status == 403 and "evil" not in answer.body and not answer.location
+
+
+def test_a_state_older_than_ten_minutes_is_refused(
+    pages: SignIn, liar: Liar, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages.configure(liar.url)
+    alex = pages.person()
+    answer = liar.code_for(alex.get(f"/approvals/{waiting.name}").location)
+    later = datetime.now(UTC) + timedelta(seconds=601)
+    monkeypatch.setattr(pages.site.module, "now", lambda: later)
+    assert alex.get(f"/callback?{urlencode(answer)}").status == 403 and not pages.rows()
+
+
+def test_a_code_works_once(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    alex = pages.person()
+    away = alex.get(f"/approvals/{waiting.name}")
+    kept = dict(alex.cookies)
+    path = alex.at_provider(away.location, "sub-alex")
+    assert alex.get(path).status == 303
+    replay = pages.person()
+    replay.cookies = kept
+    refused = replay.get(path)
+    assert refused.status == 403 and f'href="/login/{waiting.name}"' in refused.body
+    assert SESSION not in replay.cookies and len(pages.rows()) == 1
+
+
+def _hours(hours: float) -> int:
+    return int((datetime.now(UTC) + timedelta(hours=hours)).timestamp())
+
+
+LIES: dict[str, tuple[Callable[[Liar], None], str]] = {
+    "nonce": (lambda liar: liar.changes.update(nonce="sha256:" + "0" * 64), "id-token-nonce"),
+    "no nonce": (lambda liar: liar.changes.update(nonce=None), "id-token-"),
+    "issuer": (lambda liar: liar.changes.update(iss="https://other.example"), "id-token-iss"),
+    "audience": (lambda liar: liar.changes.update(aud="somebody-else"), "id-token-aud"),
+    "several audiences": (lambda liar: liar.changes.update(aud=[CLIENT, "another"]), "id-token-azp"),
+    "azp": (lambda liar: liar.changes.update(azp="another"), "id-token-azp"),
+    "expired": (lambda liar: liar.changes.update(exp=_hours(-0.02), iat=_hours(-0.05)), "id-token-exp"),
+    "no exp": (lambda liar: liar.changes.update(exp=None), "id-token-"),
+    "old": (lambda liar: liar.changes.update(iat=_hours(-1)), "id-token-iat"),
+    "of tomorrow": (lambda liar: liar.changes.update(iat=_hours(24)), "id-token-"),
+    "no subject": (lambda liar: liar.changes.update(sub=None), "id-token-"),
+    "alg none": (lambda liar: setattr(liar, "alg", "none"), "id-token-signature"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_id_token_that_lies_lets_nobody_in(pages: SignIn, liar: Liar, waiting: Waiting, lie: str) -> None:
+    pages.configure(liar.url)
+    tell, why = LIES[lie]
+    tell(liar)
+    alex = pages.person()
+    answer = liar.code_for(alex.get(f"/approvals/{waiting.name}").location)
+    page = alex.get(f"/callback?{urlencode(answer)}")
+    assert page.status == 403 and "not signed in" in page.body
+    assert SESSION not in alex.cookies and not pages.rows()
+    assert f"sign-in-{why}" in pages.site.logs.getvalue(), "the log says which"
+
+
+def test_a_key_that_is_not_the_issuers_lets_nobody_in(pages: SignIn, liar: Liar, waiting: Waiting) -> None:
+    pages.configure(liar.url)
+    forgers: list[tuple[str, Any]] = [
+        ("RS256", RSAKey.generate_key(2048, {"kid": "one"})),
+        # The public key, taken for a shared secret.
+        ("HS256", liar.key),
+        ("RS256", RSAKey.generate_key(2048, {"kid": "two"})),
+    ]
+    for alg, forged in forgers:
+        liar.alg, liar.signs_with = alg, forged
+        alex = pages.person()
+        answer = liar.code_for(alex.get(f"/approvals/{waiting.name}").location)
+        assert alex.get(f"/callback?{urlencode(answer)}").status == 403
+        assert SESSION not in alex.cookies
+    assert liar.asked.count("/jwks") == 1, "an unknown key makes nobody ask more than once a minute"
+
+
+def test_new_keys_of_the_issuer_are_found(
+    pages: SignIn, liar: Liar, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages.configure(liar.url)
+    monkeypatch.setattr(oidc_adapter, "LOOK_AGAIN_SECONDS", -1.0)
+    for kid in ("one", "two"):
+        if kid == "two":
+            liar.key = RSAKey.generate_key(2048, {"kid": "two", "use": "sig"})
+        alex = pages.person()
+        answer = liar.code_for(alex.get(f"/approvals/{waiting.name}").location)
+        assert alex.get(f"/callback?{urlencode(answer)}").status == 303
+
+
+@pytest.mark.parametrize(
+    "document", [{"issuer": "https://other.example"}, {"token_endpoint": "http://other.example/token"}]
+)
+def test_a_discovery_document_that_leads_elsewhere(
+    pages: SignIn, liar: Liar, waiting: Waiting, document: dict[str, str]
+) -> None:
+    liar.document = document
+    pages.configure(liar.url)
+    page = pages.person().get(f"/approvals/{waiting.name}")
+    assert page.status == 502 and not page.location
+
+
+def test_the_issuer_says_no(pages: SignIn, liar: Liar, waiting: Waiting) -> None:
+    pages.configure(liar.url)
+    alex = pages.person()
+    state = liar.code_for(alex.get(f"/approvals/{waiting.name}").location)["state"]
+    query = {"error": "access_denied", "error_description": "<b>secret</b>", "state": state}
+    page = alex.get(f"/callback?{urlencode(query)}")
+    assert page.status == 403 and "secret" not in page.body and SESSION not in alex.cookies
+
+
+@pytest.mark.parametrize("subject", ["sub-eve", "sub-mallory"])
+def test_somebody_who_is_no_approver(pages: SignIn, provider: str, waiting: Waiting, subject: str) -> None:
+    """Mallory's address is Alex's, and the issuer never verified it."""
+    pages.configure(provider)
+    person = pages.person()
+    page = person.sign_in(waiting.name, subject)
+    assert page.status == 403 and "not an approver" in page.body
+    assert f'href="/login/{waiting.name}"' in page.body and waiting.request.digest not in page.body
+    form = {"nonce": "x", "digest": waiting.request.digest, "reason": "mine", "decision": "Approved"}
+    assert person.send("POST", f"/approvals/{waiting.name}", form).status == 403
+    assert waiting.read("decision") is None
+
+
+def test_an_approver_removed_after_the_mail(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    alex = pages.person()
+    page = alex.sign_in(waiting.name, "sub-alex")
+    pages.configure(provider, approvers=[{"name": "kim", "subject": "sub-kim"}])
+    refused = alex.send("POST", f"/approvals/{waiting.name}", pages.form(page))
+    assert refused.status == 403 and "not an approver" in refused.body
+    assert waiting.read("decision") is None
+
+
+def test_a_session_that_ended_loses_nothing_that_was_typed(
+    pages: SignIn, provider: str, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages.configure(provider)
+    alex = pages.person()
+    page = alex.sign_in(waiting.name, "sub-alex")
+    form = pages.form(page, reason="Read every\nvalue <b>", expiry="2h", preset="Planned maintenance")
+    real = pages.site.module.now
+    monkeypatch.setattr(pages.site.module, "now", lambda: datetime.now(UTC) + timedelta(seconds=901))
+    ended = alex.send("POST", f"/approvals/{waiting.name}", form)
+    assert ended.status == 403 and not ended.location, "no redirect: form-action would stop it"
+    assert f'href="/login/{waiting.name}"' in ended.body
+    for typed in ("Read every\nvalue &lt;b&gt;", 'value="2h"', 'value="Planned maintenance"'):
+        assert typed in ended.body
+    assert waiting.name not in ended.body.replace(f"/login/{waiting.name}", ""), (
+        "shows nothing of the rollout"
+    )
+    assert waiting.read("decision") is None
+    monkeypatch.setattr(pages.site.module, "now", real)
+    alex.cookies.pop(SESSION)
+    alex.sign_in(waiting.name, "sub-alex")
+    # The form of the page in between has no nonce yet; it comes back whole, with one.
+    again = alex.send("POST", f"/approvals/{waiting.name}", {**form, "nonce": ""})
+    assert again.status == 403 and "Read every\nvalue &lt;b&gt;" in again.body
+    done = alex.send("POST", f"/approvals/{waiting.name}", {**form, "nonce": hidden(again.body, "nonce")})
+    assert done.status == 303
+    assert decision_of(waiting)["reason"] == "Planned maintenance: Read every\nvalue <b>"
+
+
+def test_a_form_is_bound_to_its_session(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    alex, kim = pages.person(), pages.person()
+    form = pages.form(alex.sign_in(waiting.name, "sub-alex"))
+    kim.sign_in(waiting.name, "sub-kim")
+    assert kim.send("POST", f"/approvals/{waiting.name}", form).status == 403
+    assert alex.send("POST", f"/approvals/{waiting.name}", {**form, "nonce": ""}).status == 403
+    assert (
+        alex.send("POST", f"/approvals/{waiting.name}", {**form, "digest": "sha256:" + "0" * 64}).status
+        == 403
+    )
+    cross = alex.send("POST", f"/approvals/{waiting.name}", form, sec_fetch_site="cross-site")
+    assert cross.status == 403
+    assert alex.send("POST", f"/approvals/{waiting.name}", {**form, "reason": ""}).status == 422
+    assert waiting.read("decision") is None
+    assert alex.send("POST", f"/approvals/{waiting.name}", form).status == 303
+
+
+def test_a_quorum_is_of_distinct_people(pages: SignIn, provider: str, site: Site) -> None:
+    """Alex twice is one; Sam, whom no list names, is asked for by a group."""
+    waiting = seed(site.s3, min_approvals=2)
+    pages.configure(provider, minApprovals=2, groups=["platform"])
+    for _ in range(2):
+        alex = pages.person()
+        page = alex.sign_in(waiting.name, "sub-alex")
+        if 'data-state="open"' in page.body:
+            assert alex.send("POST", f"/approvals/{waiting.name}", pages.form(page)).status == 303
+    assert waiting.read("decision") is None
+    sam = pages.person()
+    page = sam.sign_in(waiting.name, "sub-sam")
+    assert sam.send("POST", f"/approvals/{waiting.name}", pages.form(page)).status == 303
+    decision = decision_of(waiting)
+    assert sorted(decision["by"]) == ["alex", "sam@example.com"]
+    assert sorted(decision["principals"]) == ["sub-alex", "sub-sam"]
+    pages.configure(provider, minApprovals=2)
+    assert sam.get(f"/approvals/{waiting.name}").status == 403, "the group is asked for no more"
+
+
+def test_reading_changes_nothing(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    before = waiting.everything()
+    for _ in range(10):
+        for method in ("GET", "HEAD"):
+            assert pages.person().send(method, f"/approvals/{waiting.name}").status == 302
+    assert waiting.everything() == before and not pages.rows()
+
+
+def test_locators_that_are_none_of_ours(pages: SignIn, provider: str, waiting: Waiting) -> None:
+    pages.configure(provider)
+    person = pages.person()
+    for path in ("/approvals/nothing-here", "/login/nothing-here", "/approvals/-x", f"/approvals/{'a' * 99}"):
+        assert person.get(path).status == 404
+    assert person.get("/callback").status == 403
+    linked = pages.site.get(waiting)
+    assert linked.status == 404, "a link's secret is no way in where people sign in"
+    pages.site.configure()
+    for path in (f"/approvals/{waiting.name}", f"/login/{waiting.name}", "/callback?state=x"):
+        assert person.get(path).status == 404, "where links decide nobody signs in"
+
+
+def test_nothing_secret_of_signing_in_is_logged(
+    pages: SignIn,
+    liar: Liar,
+    waiting: Waiting,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_DEV", "POWERTOOLS_DEBUG"):
+        monkeypatch.setenv(name, "true")
+    pages.configure(liar.url)
+    alex = pages.person()
+    away = alex.get(f"/approvals/{waiting.name}")
+    login = alex.cookies[LOGIN]
+    answer = liar.code_for(away.location)
+    back = alex.get(f"/callback?{urlencode(answer)}")
+    assert back.status == 303
+    page = alex.get(back.location)
+    form = pages.form(page, reason="a private reason")
+    assert alex.send("POST", f"/approvals/{waiting.name}", form).status == 303
+    failed = alex.get(f"/callback?{urlencode({**answer, 'error': 'a-foreign-word'})}")
+    assert failed.status == 403
+    captured = capfd.readouterr()
+    access = (pages.site.folder / "access.log").read_text()
+    text = pages.site.logs.getvalue() + captured.out + captured.err + access
+    assert "signed-in" in text and "recorded-approved" in text, "the logs were captured"
+    session = alex.cookies[SESSION]
+    secrets = [
+        login, session, hashlib.sha256(session.encode()).hexdigest(), answer["code"], answer["state"],
+        liar.token, liar.token.split(".")[1], "access-secret", form["nonce"], "a private reason", KEY,
+        dict(parse_qsl(urlsplit(away.location).query))["nonce"], "Alex@example.com", "sub-alex",
+        "a-foreign-word",
+    ]  # fmt: skip
+    for word in secrets:
+        assert word not in text, word
+    for word in (session, login, answer["code"], answer["state"], liar.token, KEY):
+        assert word not in page.body + failed.body + str(back.location), word
