@@ -1,8 +1,10 @@
 """What somebody should look at. All go to one topic, which operators subscribe to."""
 
+import math
 from collections.abc import Mapping
 
 from aicr_pipeline.decide.credentials import REFUSED, SECONDS_LEFT, TROUBLES
+from aicr_pipeline.model.config import Approvals, seconds
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
@@ -115,6 +117,42 @@ class Alarms(Construct):
             _own(namespace, "serve_approvals", "ApprovalPagesFailed"),
         )
 
+    def approvals(self, namespace: str, approvals: Approvals) -> None:
+        """Nobody answers, or nobody can: who is asked must hear of it."""
+        deadline = seconds(approvals.deadline)
+        self._alarm(
+            "ApprovalUnanswered",
+            "A rollout has waited for people for three quarters of its time",
+            _own(namespace, "sweep_waiters", "OldestApprovalSeconds", statistic="Maximum"),
+            threshold=math.ceil(deadline * 3 / 4),
+        )
+        # Each wait ends at its deadline; a Job's has one of its own, of two hours and five minutes at most.
+        self._alarm(
+            "WaiterTooOld",
+            "Something has been waited for longer than any wait may last",
+            _own(namespace, "sweep_waiters", "OldestWaiterSeconds", statistic="Maximum"),
+            threshold=math.ceil(max(deadline, 7800)) + 900,
+        )
+        for function in ("request_approval", "remind_approvers"):
+            self._alarm(
+                f"MessagesFailed-{function}",
+                "A message to an approver or a channel was not taken; the rollout's messages/ say which",
+                _own(namespace, function, "MessagesFailed"),
+            )
+        for approver in approvals.approvers:
+            self._alarm(
+                f"Unreachable-{approver.name}",
+                f"{approver.name} has no confirmed subscription, so no message arrives",
+                _own(
+                    namespace,
+                    "remind_approvers",
+                    "ApproverUnreachable",
+                    statistic="Maximum",
+                    period=Duration.minutes(15),
+                    approver=approver.name,
+                ),
+            )
+
     def _stopped(self, id: str, description: str, function: lambda_.Function, period: Duration) -> None:
         runs = cloudwatch.MathExpression(
             expression="FILL(invocations, 0) - FILL(errors, 0)",
@@ -161,12 +199,13 @@ def _own(
     name: str,
     statistic: str = "Sum",
     period: Duration = Duration.minutes(5),  # noqa: B008 - immutable
+    **dimensions: str,
 ) -> cloudwatch.Metric:
     """A metric as Powertools writes it: the function is the dimension ``service``."""
     return cloudwatch.Metric(
         namespace=namespace,
         metric_name=name,
-        dimensions_map={"service": function},
+        dimensions_map={"service": function, **dimensions},
         period=period,
         statistic=statistic,
     )

@@ -1,6 +1,7 @@
-"""The public front: the approval pages, and nothing else."""
+"""The public front: the approval pages, and signed routes for commands. Nothing else."""
 
 import json
+from collections.abc import Mapping
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_apigatewayv2 as apigw
@@ -11,6 +12,21 @@ from constructs import Construct
 from infra.findings import acknowledge
 
 PAGE = "/approvals/{rollout}/{approver}"
+SIGNED_IN = "/approvals/{rollout}"
+#: HTTP APIs do not answer HEAD by the GET route.
+LINK_ROUTES = {method.capitalize(): f"{method} {PAGE}" for method in ("GET", "HEAD", "POST")}
+SIGNED_IN_ROUTES = {
+    **{method.capitalize(): f"{method} {SIGNED_IN}" for method in ("GET", "HEAD", "POST")},
+    "Login": "GET /login/{rollout}",
+    "Callback": "GET /callback",
+}
+#: Signed with the caller's AWS credentials (SigV4); API Gateway refuses everything else.
+SIGNED = {
+    "ListRollouts": "GET /operators/rollouts",
+    "DescribeRollout": "GET /operators/rollouts/{rollout}",
+    "DecideRollout": "POST /operators/rollouts/{rollout}/decision",
+    "SubmitRuntime": "POST /operators/runtime",
+}
 
 
 class Api(Construct):
@@ -32,7 +48,7 @@ class Api(Construct):
             retention=log_retention,
             removal_policy=RemovalPolicy.DESTROY,
         )
-        apigw.CfnStage(
+        self.stage = apigw.CfnStage(
             self,
             "Stage",
             api_id=self.api.ref,
@@ -55,8 +71,43 @@ class Api(Construct):
         )
         self.url = self.api.attr_api_endpoint
 
-    def serve(self, function: lambda_.Function, source_arn: str) -> None:
-        """Route the pages to ``function``; ``source_arn`` is the pattern of this API's routes."""
+    def serve_signed(self, function: lambda_.Function, source_arn: str) -> None:
+        """Route what operators sign to ``function``, with a throttle that the public pages cannot use up."""
+        integration = apigw.CfnIntegration(
+            self,
+            "SignedIntegration",
+            api_id=self.api.ref,
+            integration_type="AWS_PROXY",
+            integration_uri=function.function_arn,
+            payload_format_version="2.0",
+        )
+        for id, key in SIGNED.items():
+            route = apigw.CfnRoute(
+                self,
+                id,
+                api_id=self.api.ref,
+                route_key=key,
+                target=f"integrations/{integration.ref}",
+                authorization_type="AWS_IAM",
+            )
+            # A stage takes settings of routes that exist.
+            self.stage.add_dependency(route)
+        self.stage.route_settings = {
+            key: {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10} for key in SIGNED.values()
+        }
+        lambda_.CfnPermission(
+            self,
+            "SignedPermission",
+            action="lambda:InvokeFunction",
+            function_name=function.function_arn,
+            principal="apigateway.amazonaws.com",
+            source_arn=source_arn,
+        )
+
+    def serve(
+        self, function: lambda_.Function, routes: Mapping[str, str], source_arns: Mapping[str, str]
+    ) -> None:
+        """Route the pages to ``function``; ``source_arns`` are the patterns of this API's routes."""
         integration = apigw.CfnIntegration(
             self,
             "Integration",
@@ -65,13 +116,12 @@ class Api(Construct):
             integration_uri=function.function_arn,
             payload_format_version="2.0",
         )
-        # HTTP APIs do not answer HEAD by the GET route.
-        for method in ("GET", "HEAD", "POST"):
+        for id, key in routes.items():
             route = apigw.CfnRoute(
                 self,
-                method.capitalize(),
+                id,
                 api_id=self.api.ref,
-                route_key=f"{method} {PAGE}",
+                route_key=key,
                 target=f"integrations/{integration.ref}",
                 authorization_type="NONE",
             )
@@ -79,13 +129,15 @@ class Api(Construct):
                 route,
                 "AwsSolutions-APIG4",
                 "People open it from a message; a browser sends no token by itself. The function checks the "
-                "link's secret, form nonce and digest on every request, and reading changes nothing.",
+                "session (or the link's secret), form nonce and digest on every request, and reading changes "
+                "nothing.",
             )
-        lambda_.CfnPermission(
-            self,
-            "Permission",
-            action="lambda:InvokeFunction",
-            function_name=function.function_arn,
-            principal="apigateway.amazonaws.com",
-            source_arn=source_arn,
-        )
+        for id, source_arn in source_arns.items():
+            lambda_.CfnPermission(
+                self,
+                id,
+                action="lambda:InvokeFunction",
+                function_name=function.function_arn,
+                principal="apigateway.amazonaws.com",
+                source_arn=source_arn,
+            )

@@ -113,8 +113,23 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         120,
         1024,
         True,
-        ("LEDGER_BUCKET", "COORDINATION_TABLE"),
+        ("LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS"),
         async_retries=0,
+    ),
+    # By the clock. A reminder is sent once, so a run that failed may be repeated.
+    FunctionSpec(
+        "remind_approvers",
+        "Reminds approvers, and looks whether messages reach them",
+        60,
+        environment=(
+            "LEDGER_BUCKET",
+            "COORDINATION_TABLE",
+            "EVENT_BUS",
+            "APPROVER_TOPICS",
+            "APPROVAL_KEY_ARN",
+            "APPROVAL_URL",
+        ),
+        async_retries=1,
     ),
     FunctionSpec(
         "refresh_credentials",
@@ -138,12 +153,19 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "The approval pages",
         15,
         1024,
-        environment=("LEDGER_BUCKET", "APPROVAL_KEY_ARN", "APPROVAL_URL"),
+        environment=("LEDGER_BUCKET", "COORDINATION_TABLE", "APPROVAL_KEY_ARN", "APPROVAL_URL", "OIDC"),
+    ),
+    FunctionSpec(
+        "serve_operators",
+        "The signed routes for commands",
+        15,
+        1024,
+        environment=("INBOX_BUCKET", "LEDGER_BUCKET"),
     ),
 )
 
 #: The only ones that may write to people.
-PUBLISHERS = ("request_approval", "record_resolve", "record_outcome", "record_stall")
+PUBLISHERS = ("request_approval", "remind_approvers", "record_resolve", "record_outcome", "record_stall")
 
 BY_NAME = {function.name: function for function in FUNCTIONS}
 

@@ -14,8 +14,10 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Rollouts", "rollouts/*/rollout.json", ("start_rollout",)),
     ("Reports", "rollouts/*/report.json", ("assess_transition",)),
     ("Requests", "rollouts/*/request.json", ("request_approval",)),
-    ("Decisions", "rollouts/*/decision*", ("serve_approvals",)),
-    ("Revocations", "rollouts/*/revocation.json", ("serve_approvals",)),
+    ("Bypasses", "rollouts/*/bypass.json", ("request_approval",)),
+    ("Messages", "rollouts/*/messages/*", ("request_approval", "remind_approvers")),
+    ("Decisions", "rollouts/*/decision*", ("serve_approvals", "serve_operators")),
+    ("Revocations", "rollouts/*/revocation.json", ("serve_approvals", "serve_operators")),
     ("Steps", "rollouts/*/steps/*", ("check_gate",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
     ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
@@ -25,4 +27,6 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Jobs", "rollouts/*/jobs/*", ("sweep_waiters",)),
     ("Stalls", "rollouts/*/stalls/*", ("record_stall",)),
     ("Evidence", "evidence/*", ("bind_evidence",)),
+    # Who submitted a runtime: whoever may write the inbox cannot say so of themselves, or of others.
+    ("Submissions", "runtimes/*", ("serve_operators",)),
 )

@@ -142,17 +142,17 @@ class Grants:
             Right(("kms:GenerateDataKey", "kms:Decrypt"), (self.arns.notification_key,)),
         )
 
+    def slack(self) -> tuple[Right, ...]:
+        """Write to Slack, where the configuration names it."""
+        slack = self.config.approvals.slack
+        arns = (slack.bot_token_secret_arn, slack.webhook_secret_arn) if slack is not None else ()
+        found = tuple(arn for arn in arns if arn is not None)
+        return (Right(("secretsmanager:GetSecretValue",), found),) if found else ()
+
     def links(self) -> tuple[Right, ...]:
         """Make or check approval links."""
         return (Right(("secretsmanager:GetSecretValue",), (self.arns.approval_key,)),)
 
-    def start(self, machine: str, executions: str) -> tuple[Right, ...]:
-        """Start through the alias, and look at what has the name already."""
-        return (
-            Right(("states:StartExecution",), (f"{machine}:live",)),
-            Right(
-                ("states:DescribeExecution",),
-                (executions,),
     def sign_in(self) -> tuple[Right, ...]:
         """Sessions of signed-in people, and the secret of the issuer's client; nothing where links decide."""
         approvals = self.config.approvals
@@ -165,6 +165,13 @@ class Grants:
             *((Right(("secretsmanager:GetSecretValue",), client),) if client else ()),
         )
 
+    def start(self, machine: str, executions: str) -> tuple[Right, ...]:
+        """Start through the alias, and look at what has the name already."""
+        return (
+            Right(("states:StartExecution",), (f"{machine}:live",)),
+            Right(
+                ("states:DescribeExecution",),
+                (executions,),
                 "Executions are named by what they are for; only this machine's may be described.",
             ),
         )
@@ -234,9 +241,21 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "request_approval": lambda g: (
         *g.read("plans/*", "rollouts/*"),
-        *g.write("rollouts/*/request.json"),
+        *g.write("rollouts/*/request.json", "rollouts/*/bypass.json", "rollouts/*/messages/*"),
         *g.waiter(),
         *g.publish(),
+        *g.slack(),
+        *g.links(),
+    ),
+    "remind_approvers": lambda g: (
+        *g.read("rollouts/*"),
+        *g.write("rollouts/*/messages/*"),
+        *g.items(("GetItem",), "LOCK"),
+        *g.items(("GetItem", "PutItem"), "FACT"),
+        *g.events(),
+        *g.publish(),
+        Right(("sns:ListSubscriptionsByTopic",), g.arns.topics),
+        *g.slack(),
         *g.links(),
     ),
     "check_gate": lambda g: (
@@ -285,7 +304,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         Right(("states:ListExecutions",), (g.arns.resolve_machine,)),
     ),
     "start_rollout": lambda g: (
-        *g.read("plans/*", "rollouts/*", "resolves/*/rollout.json"),
+        *g.read("plans/*", "rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
         # What caused the rollout is claimed once, so an event that comes twice starts one.
         *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
         # A rollout that stalled ends when a newer one takes its place.
@@ -302,6 +321,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.write("resolves/*/jobs/*", "rollouts/*/jobs/*"),
         *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),
         *g.items(("GetItem",), "FACT"),
+        # What a question came to.
+        *g.events(),
         *g.answer(),
     ),
     # The token it writes into Argo CD's Secret is this role's: it only pulls charts.
@@ -319,8 +340,6 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("rollouts/*", "plans/*"),
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
         *g.links(),
-    ),
-}
         *g.sign_in(),
     ),
     # Who calls is API Gateway's word. It may decide as the pages do, and submit; nothing else.
@@ -329,3 +348,5 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
         *g.write("runtimes/*"),
         Right(("s3:PutObject",), (f"{g.arns.inbox}/runtimes/cluster.yaml",)),
+    ),
+}

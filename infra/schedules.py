@@ -75,6 +75,26 @@ class Schedules(Construct):
             ),
         )
 
+    def remind(self, function: lambda_.Function) -> None:
+        """Remind approvers, and look whether messages reach them. By cron: a rate would begin at once."""
+        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
+        scheduler.CfnSchedule(
+            self,
+            "Remind",
+            description="Reminds approvers",
+            group_name=self._group.ref,
+            schedule_expression="cron(3/5 * * * ? *)",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=function.function_arn,
+                role_arn=self.role.role_arn,
+                input='{"source":"schedule"}',
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=0, maximum_event_age_in_seconds=300
+                ),
+            ),
+        )
+
     def refresh(self, function: lambda_.Function, dead_letters: sqs.IQueue, config: ClusterConfig) -> None:
         """Renew every six hours a token that lives twelve, and look at it every hour.
 

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from infra import events
 from infra.alarms import Alarms
-from infra.api import Api
+from infra.api import LINK_ROUTES, SIGNED_IN_ROUTES, Api
 from infra.approval_key import ApprovalKey
 from infra.asl_resolve import resolve_definition
 from infra.asl_rollout import rollout_definition
@@ -26,6 +26,7 @@ from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
 from infra.schedules import Schedules
+from infra.sign_in import SignIn
 from infra.signing import Signing
 from infra.sources import Sources
 from infra.storage import Storage
@@ -75,6 +76,7 @@ class PipelineStack(Stack):
             subscriber=deployment_role or self._cloudformation_role(),
         )
         self.api = Api(self, "Api", cluster=name, log_retention=log_retention)
+        self.sign_in = self._issuer()
         self.dead_letters = DeadLetters(self, "DeadLetters")
         ecr = parse_ecr_host(config.registry.host) if config.registry.auth.provider == "aws" else None
         if ecr is not None:
@@ -90,8 +92,10 @@ class PipelineStack(Stack):
             dead_letters=self.dead_letters.queue,
         ).by_name
         self.resolve_machine, self.rollout_machine = self._machines(sources, log_retention)
-        self.api.serve(self.functions["serve_approvals"], self._routes_arn())
+        self._serve_pages()
+        self.api.serve_signed(self.functions["serve_operators"], self._routes_arn("operators"))
         self.schedules = Schedules(self, "Schedules", cluster=name, sweep=self.functions["sweep_waiters"])
+        self.schedules.remind(self.functions["remind_approvers"])
         self._rules()
         if config.resolve.schedule is not None:
             self.schedules.resolve(
@@ -121,9 +125,37 @@ class PipelineStack(Stack):
     def _bus_arn(self) -> str:
         return self.format_arn(service="events", resource="event-bus", resource_name="default")
 
-    def _routes_arn(self) -> str:
+    def _serve_pages(self) -> None:
+        pages = self.functions["serve_approvals"]
+        if self._config.approvals.identity == "link":
+            self.api.serve(pages, LINK_ROUTES, {"Permission": self._routes_arn("approvals")})
+            return
+        arns = {
+            "Permission": self._routes_arn("approvals"),
+            "LoginPermission": self._routes_arn("login"),
+            "CallbackPermission": self.format_arn(
+                service="execute-api", resource=self.api.api.ref, resource_name="*/GET/callback"
+            ),
+        }
+        self.api.serve(pages, SIGNED_IN_ROUTES, arns)
+
+    def _issuer(self) -> SignIn | None:
+        """The user pool, where people sign in and no other issuer is named."""
+        approvals, cluster = self._config.approvals, self._config.cluster
+        if approvals.identity == "link" or approvals.oidc is not None:
+            return None
+        return SignIn(
+            self,
+            "SignIn",
+            cluster=cluster.name,
+            account=self.account,
+            region=self.region,
+            base_url=self.api.url,
+        )
+
+    def _routes_arn(self, folder: str) -> str:
         return self.format_arn(
-            service="execute-api", resource=self.api.api.ref, resource_name="*/*/approvals/*"
+            service="execute-api", resource=self.api.api.ref, resource_name=f"*/*/{folder}/*"
         )
 
     def _cloudformation_role(self) -> str:
@@ -159,6 +191,7 @@ class PipelineStack(Stack):
             "APPROVER_TOPICS": self.to_json_string(self._topic_arns()),
             "APPROVAL_KEY_ARN": self.approval_key.secret.secret_arn,
             "APPROVAL_URL": self.api.url,
+            "OIDC": self.to_json_string(self.sign_in.told if self.sign_in else {}),
             "SIGNING_KEY_ARN": self.signing.key.key_arn,
         }
 
@@ -258,6 +291,7 @@ class PipelineStack(Stack):
         alarms.mails(self.notifications.topics)
         alarms.sweep(self.functions["sweep_waiters"])
         alarms.own(metrics_namespace(self._config.cluster.name))
+        alarms.approvals(metrics_namespace(self._config.cluster.name), self._config.approvals)
         if self._keeps_credentials:
             alarms.refresh(
                 self.functions["refresh_credentials"], metrics_namespace(self._config.cluster.name)
@@ -277,6 +311,10 @@ class PipelineStack(Stack):
             ("ApproverTopics", self.to_json_string(self._topic_arns()), "One topic an approver"),
         ):
             CfnOutput(self, name, value=value, description=description)
+        if self.sign_in is not None:
+            CfnOutput(
+                self, "UserPool", value=self.sign_in.pool.ref, description="Create approvers here, by e-mail"
+            )
 
     def _topic_arns(self) -> dict[str, str]:
         return {name: topic.topic_arn for name, topic in self.notifications.topics.items()}

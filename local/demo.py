@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from aicr_pipeline.errors import PipelineError
 from rich.console import Console
 
@@ -43,9 +44,16 @@ def options(
     approver: str | None,
     work: Path,
     runtime: Path,
+    bypass: bool = False,
 ) -> Options:
-    """Options of one run, with a folder of its own under ``work``."""
-    return Options(cluster_file, fresh_workdir(work), bundle, charts, approver, runtime=runtime)
+    """Options of one run, with a folder of its own under ``work``; ``bypass`` sets ``approvals.bypass``."""
+    workdir = fresh_workdir(work)
+    if bypass:
+        document = yaml.safe_load(cluster_file.read_text())
+        document["approvals"]["bypass"] = True
+        cluster_file = workdir / cluster_file.name
+        cluster_file.write_text(yaml.safe_dump(document))
+    return Options(cluster_file, workdir, bundle, charts, approver, runtime=runtime)
 
 
 def run(job: Job, console: Console) -> int:
@@ -76,6 +84,10 @@ def _run(job: Job, console: Console, began: float) -> dict[str, Any]:
             f"Starting the local engine for cluster {job.options.cluster_file.stem} (synthesizes first) ..."
         )
         with LocalPipeline(job.options) as pipeline:
+            if pipeline.config.approvals.bypass:
+                view.say(
+                    "[bold]Approval is bypassed[/bold]: nobody is asked, and the evidence never qualifies."
+                )
             view.say(f"Ready after {time.monotonic() - began:.1f} s. Submitting {job.runtime}")
             pipeline.submit(runtime)
             resolve, rollout = _follow(job, pipeline, view)

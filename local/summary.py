@@ -88,7 +88,7 @@ def _of_rollout(pipeline: LocalPipeline, progress: Progress, out: Path, seconds:
         "message": progress.cause or "The execution did not end.",
     }
     rollout = _json(pipeline, rollout_key(name, "rollout")) or {}
-    decision = _json(pipeline, rollout_key(name, "decision"))
+    decision = _json(pipeline, rollout_key(name, "decision")) or _json(pipeline, rollout_key(name, "bypass"))
     report = _json(pipeline, f"rollouts/{name}/validation.json")
     plan = pipeline.ledger(plan_key(rollout["toPlan"])) or b"{}"
     (out / "plan.json").write_bytes(plan)

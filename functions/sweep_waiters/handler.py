@@ -3,6 +3,7 @@
 from typing import Any
 
 from aicr_pipeline import wiring
+from aicr_pipeline.actions.announce_decision import announce_decision
 from aicr_pipeline.actions.look_at_waiters import World
 from aicr_pipeline.actions.sweep_waiters import Sweep
 from aicr_pipeline.adapters import aws
@@ -21,6 +22,10 @@ def _report(problem: str, waiter: Waiter) -> None:
     logger.warning("waiter not settled: %s", problem, extra={"waiter": waiter.id})
 
 
+def _decided(came_to: str, waiter: Waiter) -> None:
+    announce_decision(came_to, str(waiter.wanted["rollout"]), wiring.ledger(), wiring.bus())
+
+
 @event_handler
 def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Look at what is waited for and answer the tokens of what is decided."""
@@ -32,5 +37,13 @@ def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
         seconds(wiring.config().sweep_interval),
         BUDGET_SECONDS,
         _report,
+        decided=_decided,
     )
-    return sweep.run()
+    done = sweep.run()
+    oldest = sweep.oldest
+    for name, age in (
+        ("OldestWaiterSeconds", max(oldest.values(), default=0.0)),
+        ("OldestApprovalSeconds", oldest.get("approval", 0.0)),
+    ):
+        metrics.add_metric(name=name, unit=MetricUnit.Seconds, value=age)
+    return done

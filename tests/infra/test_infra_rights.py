@@ -109,6 +109,26 @@ def test_only_publishers_write_to_people(stack: Stack) -> None:
     assert granted(stack, "sns:Publish") == set(PUBLISHERS)
 
 
+def test_only_the_reminder_lists_subscriptions_and_only_of_approvers_topics(demo: Stack) -> None:
+    assert granted(demo, "sns:ListSubscriptionsByTopic") == {"remind_approvers"}
+    listed = resources(demo, "remind_approvers", "sns:ListSubscriptionsByTopic")
+    assert listed == resources(demo, "remind_approvers", "sns:Publish") and "*" not in listed
+
+
+def test_only_who_writes_to_approvers_reads_slacks_secrets() -> None:
+    token, hook = (f"arn:aws:secretsmanager:us-west-2:111122223333:secret:{name}" for name in "ab")
+    approvers = [{"name": "alex", "slack": "U012ABC"}]
+    made = config(**{"approvals.slack": {"botTokenSecretArn": token}, "approvals.approvers": approvers})
+    arns = Arns("", "", "", "", "", "", "", ("t",), "", "", "", "")
+    readers = {
+        function.name
+        for function in FUNCTIONS
+        for right in Grants(arns, made, None).of(function.name)
+        if token in right.resources or hook in right.resources
+    }
+    assert readers == {"request_approval", "remind_approvers"}
+
+
 def test_nobody_deletes_from_buckets_or_the_registry(stack: Stack) -> None:
     for who, statement in stack.statements():
         for action in as_list(statement["Action"]):

@@ -130,7 +130,13 @@ def test_the_signing_key_signs_only_for_bind_evidence_and_is_kept(stack: Stack) 
 def test_approver_topics_take_messages_from_publishers_only(stack: Stack) -> None:
     publishers = {
         plain(stack.functions()[name]["Role"])
-        for name in ("request_approval", "record_resolve", "record_outcome", "record_stall")
+        for name in (
+            "request_approval",
+            "remind_approvers",
+            "record_resolve",
+            "record_outcome",
+            "record_stall",
+        )
     }
     policies = [
         {statement["Sid"]: statement for statement in found["Properties"]["PolicyDocument"]["Statement"]}
@@ -246,8 +252,13 @@ def test_credentials_are_refreshed_only_where_they_are_ours(demo: Stack, private
         found = stack.of_type("AWS::Scheduler::Schedule").values()
         return {schedule["Properties"]["ScheduleExpression"] for schedule in found}
 
-    assert rates(demo) == {"rate(1 minute)", "rate(6 hours)", "cron(17 * * * ? *)"}
-    assert rates(private) == {"rate(1 minute)", "cron(0 6 * * ? *)"}
+    assert rates(demo) == {
+        "rate(1 minute)",
+        "rate(6 hours)",
+        "cron(17 * * * ? *)",
+        "cron(3/5 * * * ? *)",
+    }
+    assert rates(private) == {"rate(1 minute)", "cron(0 6 * * ? *)", "cron(3/5 * * * ? *)"}
     assert "A rollout is about to start" not in rules(private)
 
 
@@ -260,6 +271,7 @@ def test_functions_called_by_events_leave_a_letter(stack: Stack) -> None:
         "start_resolve",
         "start_rollout",
         "sweep_waiters",
+        "remind_approvers",
         "refresh_credentials",
         "record_stall",
     }
@@ -353,9 +365,25 @@ def test_alarms_reach_somebody(stack: Stack) -> None:
         "ExecutionsFailed",
         "ExecutionsTimedOut",
         "NumberOfNotificationsFailed",
+        "OldestWaiterSeconds",
+        "OldestApprovalSeconds",
+        "MessagesFailed",
         "Errors",
     ):
         assert metric in text
+
+
+def test_each_approver_who_cannot_be_reached_has_an_alarm_by_name(demo: Stack) -> None:
+    (found,) = [
+        alarm["Properties"]
+        for alarm in demo.of_type("AWS::CloudWatch::Alarm").values()
+        if alarm["Properties"].get("MetricName") == "ApproverUnreachable"
+    ]
+    assert {one["Name"]: one["Value"] for one in found["Dimensions"]} == {
+        "service": "remind_approvers",
+        "approver": "alex",
+    }
+    assert found["AlarmDescription"].startswith("alex has no confirmed subscription")
 
 
 def test_no_custom_resources(stack: Stack) -> None:

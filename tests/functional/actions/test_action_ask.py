@@ -7,6 +7,7 @@ import pytest
 from aicr_pipeline.actions.assess_transition import assess_transition
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
 from aicr_pipeline.actions.request_approval import request_approval
+from aicr_pipeline.actions.tell_approvers import Ways
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.clock import after
 from aicr_pipeline.decide.aicr_job import snapshot_job
@@ -104,7 +105,7 @@ def ask(place: Place, **changes: Any) -> dict[str, Any]:
         made,
         place.config,
         place.ledger,
-        place.notifier,
+        Ways(place.notifier, None, place.bus),
         place.waits,
         b"k" * 64,
         "https://x.example",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aicr_pipeline.adapters.registry_auth import Credentials
     from aicr_pipeline.adapters.sessions import Sessions
     from aicr_pipeline.adapters.signer import Signer
+    from aicr_pipeline.adapters.slack import Slack
 
 
 def config() -> ClusterConfig:
@@ -69,30 +70,29 @@ def notifier() -> Notifier:
 
 
 @cache
+def slack() -> "Slack | None":
+    """Slack, where the configuration names it; its secrets are read with the first message."""
+    settings = config().approvals.slack
+    if settings is None:
+        return None
+    from aicr_pipeline.adapters.http import Transport
+    from aicr_pipeline.adapters.slack import PATIENCE, Slack, reader
+
+    secrets = aws.client("secretsmanager")
+    return Slack(
+        Transport(patience=PATIENCE),
+        reader(secrets, settings.bot_token_secret_arn, "the bot's token"),
+        reader(secrets, settings.webhook_secret_arn, "the webhook's address"),
+    )
+
+
+@cache
 def approval_key() -> bytes:
     """The key of approval links, from Secrets Manager; kept for the life of the process."""
     secret = aws.client("secretsmanager").get_secret_value(SecretId=env.text("APPROVAL_KEY_ARN"))
     return str(secret["SecretString"]).encode()
 
 
-@cache
-def cluster() -> "Cluster":
-    """The Kubernetes API, as this function's role."""
-    from aicr_pipeline.adapters.cluster import connect
-
-    return connect(config(), lambda region: aws.client("eks", region))
-
-
-@cache
-def argocd() -> "ArgoCd":
-    """Argo CD's objects."""
-    from aicr_pipeline.adapters.argocd import ArgoCd
-
-    return ArgoCd(cluster(), config().engine)
-
-
-@cache
-def signer() -> "Signer":
 @cache
 def sessions() -> "Sessions":
     """Sessions of signed-in people."""
@@ -118,6 +118,24 @@ def issuer() -> "Issuer":
     return Issuer(oidc, secret, f"{env.text('APPROVAL_URL').rstrip('/')}/callback")
 
 
+@cache
+def cluster() -> "Cluster":
+    """The Kubernetes API, as this function's role."""
+    from aicr_pipeline.adapters.cluster import connect
+
+    return connect(config(), lambda region: aws.client("eks", region))
+
+
+@cache
+def argocd() -> "ArgoCd":
+    """Argo CD's objects."""
+    from aicr_pipeline.adapters.argocd import ArgoCd
+
+    return ArgoCd(cluster(), config().engine)
+
+
+@cache
+def signer() -> "Signer":
     """The evidence key."""
     from aicr_pipeline.adapters.signer import Signer
 

@@ -19,7 +19,7 @@ from aicr_pipeline.adapters.rollouts import (
 )
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.application import is_applied, is_ours
-from aicr_pipeline.decide.approval import check_deadline, check_decision
+from aicr_pipeline.decide.approval import check_bypass, check_deadline, check_decision
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
@@ -56,8 +56,9 @@ def check_gate(
     found = _step_of(step, rollout, report)
     check_deadline(rollout.deadline, now)
     if report.approval_needed:
-        digest = request_digest(report, rollout.deadline)
-        check_decision(standing_decision(ledger, rollout), load_request(ledger, name), digest, now)
+        digest, decision = request_digest(report, rollout.deadline), standing_decision(ledger, rollout)
+        check_bypass(decision, config.approvals.bypass)
+        check_decision(decision, load_request(ledger, name), digest, now)
     release = load_plan(ledger, rollout.to_plan).release(found.release)
     if release is None:
         raise PipelineError(

@@ -7,8 +7,9 @@ from typing import Any
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_outcome, load_report, told_key
+from aicr_pipeline.adapters.rollouts import load_bypass, load_outcome, load_report, told_key
 from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.approval_message import subject
 from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, outcome_of, steps_done
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
@@ -53,8 +54,10 @@ def record_outcome(
     )
     told = told_key("rollouts", name)
     if ledger.get(told) is None:
+        bypassed = load_bypass(ledger, name) is not None
         notifier.send_all(
-            f"[aicr {config.cluster.name}] rollout {name}: {outcome.outcome}", _words(config, outcome)
+            subject(config.cluster.name, f"rollout {name}: {outcome.outcome}"),
+            _words(config, outcome, bypassed),
         )
         # Last: a run that dies before this tells again, rather than nobody.
         ledger.put_once(told, b"{}")
@@ -89,8 +92,10 @@ def _outcome(state: Mapping[str, Any], name: str, ledger: Ledger, now: str) -> R
     )
 
 
-def _words(config: ClusterConfig, outcome: RolloutOutcome) -> str:
+def _words(config: ClusterConfig, outcome: RolloutOutcome, bypassed: bool) -> str:
     lines = [f"Rollout {outcome.rollout} of cluster {config.cluster.name} ended: {outcome.outcome}.", ""]
+    if bypassed:
+        lines += ["Approval was bypassed: nobody was asked, and the evidence never qualifies.", ""]
     if outcome.outcome is Outcome.Succeeded:
         lines += [f"{len(outcome.installed)} releases are ready.", f"Evidence: ledger key {outcome.evidence}"]
     else:

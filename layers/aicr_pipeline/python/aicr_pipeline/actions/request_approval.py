@@ -1,28 +1,38 @@
 """State "Request approval": ask people, once, and wait for what the ledger then says."""
 
+import hashlib
 import json
 from typing import Any
 
-from aicr_pipeline.adapters.bus import Notifier
+from aicr_pipeline.actions.bypass_approval import bypass_approval
+from aicr_pipeline.actions.tell_approvers import Letters, Ways, letters, record, tell
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_report, load_request
+from aicr_pipeline.adapters.rollouts import (
+    load_report,
+    load_request,
+    load_rollout,
+    standing_decision,
+)
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import Clock, rfc3339
-from aicr_pipeline.decide.approval import approval_url, link_secret, summary
+from aicr_pipeline.decide.approval_message import question, subject
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import short_name
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import ApprovalRequest, Report, rollout_key
+from aicr_pipeline.model.rollout import ApprovalRequest, rollout_key
 from aicr_pipeline.model.step import StepEvent
+
+#: So often the state is tried again when not one message was taken; then people find the rollout waiting.
+_MOST_RETRIES = 3
 
 
 def request_approval(
     step: StepEvent,
     config: ClusterConfig,
     ledger: Ledger,
-    notifier: Notifier,
+    ways: Ways,
     waits: Waits,
     key: bytes,
     base_url: str,
@@ -30,12 +40,22 @@ def request_approval(
 ) -> dict[str, Any]:
     """Write what is asked, register the wait, and send each approver a message with their link.
 
-    A retry finds the request written, gives the wait its newer token, and sends the same links again.
+    A retry finds the request written, gives the wait its newer token, and sends the same links again. A
+    message that fails is recorded, announced and counted; it stops neither the others nor the wait.
+
+    Raises
+    ------
+    TransientError
+        When not one message was taken, so that the state is tried again; a few times, then it waits.
+    PipelineError
+        ``PlanUnreadable`` without a report; ``InvalidConfiguration`` when none of the asked is an approver.
     """
     rollout, deadline = str(step.input["rollout"]), str(step.input["deadline"])
     report = load_report(ledger, rollout)
     if report is None:
         raise PipelineError(Reason.PlanUnreadable, f"Rollout {rollout} has no report to approve.")
+    if config.approvals.bypass:
+        return bypass_approval(step, report, ledger, waits, ways.bus, clock)
     approvals = config.approvals
     request = ApprovalRequest(
         rollout=rollout,
@@ -47,6 +67,7 @@ def request_approval(
         min_approvals=approvals.min_approvals,
         identity=approvals.identity,
         identity_reason=approvals.identity_reason,
+        groups=approvals.groups or None,
     )
     if not ledger.put_once(
         rollout_key(rollout, "request"), json.dumps(request.wire(), sort_keys=True).encode()
@@ -54,38 +75,27 @@ def request_approval(
         request = load_request(ledger, rollout) or request
     wanted = {"rollout": rollout, "digest": request.digest, "toPlan": step.input["toPlan"]}
     waiting = waits.register(step, "approval", wanted, deadline)
-    reachable = [approver for approver in request.asked if approver in notifier.topics]
+    if standing_decision(ledger, load_rollout(ledger, rollout)) is not None:
+        return waiting  # decided already, or approved for an earlier rollout that asked exactly this
+    reachable = tuple(approver for approver in request.asked if approver in ways.notifier.topics)
     if not reachable:
         raise PipelineError(
             Reason.InvalidConfiguration,
             f"Nobody of {', '.join(request.asked)} is an approver any more; start a fresh rollout.",
         )
-    for approver in reachable:
-        link = approval_url(base_url, rollout, approver, link_secret(key, rollout, approver))
-        notifier.send(
-            approver,
-            f"[aicr {config.cluster.name}] approve rollout {request.short_name}?",
-            message(config, request, report, link),
+    cluster = config.cluster.name
+    heading = subject(cluster, f"approve rollout {request.short_name}?")
+
+    def text(link: str) -> str:
+        return question(cluster, request, report, link, config.development)
+
+    made: Letters = letters(config, key, base_url, rollout, text)
+    deliveries = tell(ways, config, reachable, heading, made)
+    attempt = hashlib.sha256(step.order.encode()).hexdigest()[:12]
+    record(ways, ledger, rollout, "request", f"request-{attempt}", deliveries, clock)
+    if all(delivery.error for delivery in deliveries) and step.retries < _MOST_RETRIES:
+        raise TransientError(
+            Reason.AwaitingApproval,
+            f"Not one message about rollout {rollout} was taken: {deliveries[0].error}. It is tried again.",
         )
-        groups=approvals.groups or None,
     return waiting
-
-
-def message(config: ClusterConfig, request: ApprovalRequest, report: Report, link: str) -> str:
-    """Plain text: what changes, until when, and the link on a line of its own."""
-    lines = [
-        f"Rollout {request.rollout} of cluster {config.cluster.name} waits for approval.",
-        "",
-        *(f"  {line}" for line in summary(report)),
-        "",
-        f"Answer until: {request.deadline}",
-        f"Short name, typed to confirm: {request.short_name}",
-        "",
-        "Look and decide here (opening the page changes nothing):",
-        "",
-        link,
-        "",
-    ]
-    if config.development:
-        lines += ["This cluster is marked development: true; its evidence never qualifies a profile.", ""]
-    return "\n".join(lines)

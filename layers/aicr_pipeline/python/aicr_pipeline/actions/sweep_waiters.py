@@ -7,14 +7,15 @@ token took it, so a sweep that dies in between is continued by the next.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from aicr_pipeline.actions.look_at_waiters import Answer, World, look, overdue, refused
 from aicr_pipeline.adapters.aws import error_code
 from aicr_pipeline.adapters.coordination import Waiter
+from aicr_pipeline.clock import parse_time
 from aicr_pipeline.errors import PipelineError, TransientError
 
 #: The token is gone: answered before, timed out, or its execution is over.
@@ -38,8 +39,12 @@ class Sweep:
         budget: float,
         report: Report,
         sleep: Callable[[float], None] = time.sleep,
+        decided: Report = lambda kind, waiter: None,
     ) -> None:
-        """``interval`` between looks and ``budget`` for the whole run, in seconds."""
+        """``interval`` between looks and ``budget`` for the whole run, in seconds.
+
+        ``decided`` is told of each approval whose token was answered, with what it came to.
+        """
         self._world = world
         self._sfn = stepfunctions
         self._holder = holder
@@ -47,6 +52,9 @@ class Sweep:
         self._budget = budget
         self._report = report
         self._sleep = sleep
+        self._decided = decided
+        #: Kind to age in seconds of the oldest that was still waited for at the last look.
+        self.oldest: dict[str, float] = {}
 
     def run(self) -> dict[str, Any]:
         """Sweep until nothing needs a loop or the time is over.
@@ -64,8 +72,10 @@ class Sweep:
             last = float("-inf")
             while True:
                 waiters = self._world.coordination.waiters()
-                done = sum(1 for waiter in waiters if self._settle(waiter))
-                answered, waiting = answered + done, len(waiters) - done
+                left = [waiter for waiter in waiters if not self._settle(waiter)]
+                done = len(waiters) - len(left)
+                answered, waiting = answered + done, len(left)
+                self._note_ages(left)
                 now = self._now()
                 last = now if done else last
                 looping = any(waiter.kind != "approval" for waiter in waiters) or now - last < linger
@@ -75,8 +85,8 @@ class Sweep:
             seen = {(waiter.id, waiter.order) for waiter in waiters}
             self._world.coordination.drop_lease(self._holder)
             # A wait that was registered while we held the lease woke nobody.
-            left = {(waiter.id, waiter.order) for waiter in self._world.coordination.waiters()}
-            if left <= seen or self._now() - started > self._budget:
+            now_there = {(waiter.id, waiter.order) for waiter in self._world.coordination.waiters()}
+            if now_there <= seen or self._now() - started > self._budget:
                 return {"leased": True, "answered": answered, "waiting": waiting}
 
     def _settle(self, waiter: Waiter) -> bool:
@@ -87,8 +97,28 @@ class Sweep:
                 return False
         if not self._answer(waiter, dict(answer)):
             return False
+        if waiter.kind == "approval" and not self._announced(waiter, answer):
+            return False
         self._world.coordination.forget(waiter)
         return True
+
+    def _announced(self, waiter: Waiter, answer: Mapping[str, Any]) -> bool:
+        """The row stays until the bus took the event, so that it is told at least once."""
+        output = answer.get("output", {})
+        try:
+            came_to = output.get("decision") or output.get("outcome", {}).get("reason", "")
+            self._decided(str(came_to), waiter)
+        except (PipelineError, ClientError, BotoCoreError) as error:
+            self._report(f"its decision could not be announced ({type(error).__name__})", waiter)
+            return False
+        return True
+
+    def _note_ages(self, left: list[Waiter]) -> None:
+        now = self._world.clock()
+        self.oldest = {}
+        for waiter in left:
+            age = (now - parse_time(waiter.registered_at)).total_seconds()
+            self.oldest[waiter.kind] = max(age, self.oldest.get(waiter.kind, 0.0))
 
     def _look(self, waiter: Waiter) -> Answer | None:
         try:

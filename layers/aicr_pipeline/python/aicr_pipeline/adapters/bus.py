@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from aicr_pipeline.decide.subscriptions import Subscription
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.reasons import Reason
 
@@ -55,7 +58,27 @@ class Notifier:
         plain = "".join(c if 32 <= ord(c) < 127 else " " for c in subject)
         self._sns.publish(TopicArn=self.topics[approver], Subject=plain[:99], Message=message)
 
+    def subscriptions(self, approver: str) -> list[Subscription]:
+        """Who is subscribed to an approver's topic. One that was ended a while ago may still be listed."""
+        if approver not in self.topics:
+            return []
+        pages = self._sns.get_paginator("list_subscriptions_by_topic").paginate(
+            TopicArn=self.topics[approver]
+        )
+        return [
+            # Else the ARN is a word: PendingConfirmation or Deleted.
+            Subscription(found["Endpoint"], found["SubscriptionArn"].startswith("arn:"))
+            for page in pages
+            for found in page["Subscriptions"]
+        ]
+
     def send_all(self, subject: str, message: str) -> None:
-        """Publish the same text to everyone."""
+        """Publish the same text to everyone; one that is not taken stops no other, and is raised last."""
+        problem: Exception | None = None
         for approver in self.topics:
-            self.send(approver, subject, message)
+            try:
+                self.send(approver, subject, message)
+            except (ClientError, BotoCoreError) as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem

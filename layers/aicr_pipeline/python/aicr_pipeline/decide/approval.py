@@ -100,7 +100,7 @@ def check_decision(
 
 
 def check_bypass(decision: Decision | None, allowed: bool) -> None:
-    """Raises PipelineError ``RolloutFailed`` for a bypass that the configuration does not (any more) allow."""
+    """Raises PipelineError ``RolloutFailed`` for a bypass that the configuration does not allow any more."""
     if decision is not None and decision.identity == "bypass" and not allowed:
         raise PipelineError(
             Reason.RolloutFailed,

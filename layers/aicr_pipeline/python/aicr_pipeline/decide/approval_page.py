@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.compare_plans import Difference
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import (
     Action,
@@ -254,13 +255,20 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
         for key in sorted(set(before) | set(after)):
             where = f"{path}.{key}" if path else str(key)
             if key not in before:
-                yield ValueChange(where, None, value_text(after[key]))
+                yield _side_by_side(Difference(where, after=after[key]))
             elif key not in after:
-                yield ValueChange(where, value_text(before[key]), None)
+                yield _side_by_side(Difference(where, before[key]))
             else:
                 yield from value_changes(before[key], after[key], where)
     elif before != after:
-        yield ValueChange(path or "(all)", value_text(before), value_text(after))
+        yield _side_by_side(Difference(path or "(all)", before, after))
+
+
+def _side_by_side(difference: Difference) -> ValueChange:
+    """As the commands show it: what looks like a credential is taken out."""
+    wire = difference.wire()
+    before, after = (value_text(wire[side]) if side in wire else None for side in ("before", "after"))
+    return ValueChange(difference.path, before, after)
 
 
 def value_text(value: Any) -> str:
@@ -354,6 +362,8 @@ def _warnings(records: Records, development: bool) -> Iterator[str]:
     request = records.request
     if development:
         yield "Development cluster: evidence from here never qualifies a profile."
+    if request is not None and request.identity == "bypass":
+        yield "Approval was bypassed: nobody was asked, and the evidence never qualifies."
     if request is not None and request.identity == "link":
         why = request.identity_reason or ("this is a development cluster" if development else "none is given")
         yield f"Identity is the link alone: whoever holds it can decide. Reason: {why}"

@@ -103,6 +103,8 @@ def not_qualifying(bound: Bound) -> Iterable[str]:
         yield "it ran in the local engine"
     if bound.config.development:
         yield "the cluster is marked development: true"
+    if bound.decision is not None and bound.decision.identity == "bypass":
+        yield "approval was bypassed: nobody was asked"
     if is_development(bound.plan.desired_state.aicr.version, bound.config.aicr):
         yield f"AICR {bound.plan.desired_state.aicr.version} is a development version"
     if bound.validation.mode == "Disabled":
@@ -121,8 +123,6 @@ def _hex(digest: str) -> dict[str, str]:
     return {"sha256": digest.removeprefix("sha256:")}
 
 
-def _approval(decision: Decision | None) -> BoundApproval | None:
-    if decision is None:
 def _four_eyes(bound: Bound) -> BoundFourEyes | None:
     if bound.decision is None:
         return None
@@ -130,15 +130,17 @@ def _four_eyes(bound: Bound) -> BoundFourEyes | None:
     return BoundFourEyes(enforced=not missing, because=missing or None)
 
 
+def _approval(decision: Decision | None) -> BoundApproval | None:
+    if decision is None:
         return None
     return BoundApproval(
         by=decision.by,
         identity=decision.identity,
         issuer=decision.issuer,
+        principals=decision.principals,
         decision=decision.decision,
         reason=decision.reason,
         at=decision.at,
         expires_at=decision.expires_at,
         request_digest=decision.request_digest,
     )
-        principals=decision.principals,

@@ -335,7 +335,7 @@ class Approvals(Document):
         slack = self.slack
         for index, approver in enumerate(self.approvers):
             if approver.slack is not None and (slack is None or slack.bot_token_secret_arn is None):
-                raise ValueError(f"approvers.{index}.slack: needs slack.botTokenSecretArn, the bot's token")
+                raise ValueError(f"approvers[{index}].slack: needs slack.botTokenSecretArn, the bot's token")
         if self.identity == "link" and slack is not None and slack.webhook_secret_arn is not None:
             raise ValueError(
                 "slack.webhookSecretArn: with identity 'link' whoever reads the channel could decide; use "

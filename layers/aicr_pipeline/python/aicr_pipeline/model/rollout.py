@@ -114,7 +114,7 @@ class Decision(Document):
     decision: Literal["Approved", "Rejected"]
     request_digest: Digest
     by: tuple[str, ...] = Field(min_length=1)
-    identity: Literal["link", "signed-in", "aws-iam"]
+    identity: Literal["link", "signed-in", "aws-iam", "bypass"]
     issuer: str
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
     at: str

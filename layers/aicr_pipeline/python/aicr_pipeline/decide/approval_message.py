@@ -1,0 +1,86 @@
+"""The words of a question to approvers: bounded, plain, the link on a line of its own."""
+
+from collections.abc import Iterable
+
+from aicr_pipeline.decide.approval import summary
+from aicr_pipeline.model.rollout import ApprovalRequest, Report
+
+#: SNS takes subjects of fewer than 100 characters.
+MOST_SUBJECT = 99
+
+
+def subject(cluster: str, what: str) -> str:
+    """``[aicr <cluster>] <what>``: under 100 printable ASCII characters on one line, whatever is put in.
+
+    A cluster's name that is too long is cut in the middle, since the ends of names are what tells them apart;
+    then ``what`` is cut at its end.
+    """
+    cluster, what = _printable(cluster), _printable(what)
+    room = max(16, MOST_SUBJECT - len("[aicr ] ") - len(what))
+    if len(cluster) > room:
+        tail = (room - 2) // 2
+        cluster = f"{cluster[: room - 2 - tail]}..{cluster[-tail:]}"
+    return f"[aicr {cluster}] {what}"[:MOST_SUBJECT]
+
+
+def question(cluster: str, request: ApprovalRequest, report: Report, link: str, development: bool) -> str:
+    """What changes, the verdicts that need a look, until when, and the link."""
+    return "\n".join(
+        [
+            f"Rollout {request.rollout} of cluster {cluster} waits for approval.",
+            "",
+            *_what(request, report, link),
+            *_development(development),
+        ]
+    )
+
+
+def reminder(
+    cluster: str, request: ApprovalRequest, report: Report, link: str, development: bool, left: str
+) -> str:
+    """The same question again, with the time that is left."""
+    return "\n".join(
+        [
+            f"Rollout {request.rollout} of cluster {cluster} still waits for approval; {left} are left.",
+            "If nobody answers it ends as Expired, and nothing is changed.",
+            "",
+            *_what(request, report, link),
+            *_development(development),
+        ]
+    )
+
+
+def _what(request: ApprovalRequest, report: Report, link: str) -> Iterable[str]:
+    yield from (f"  {line}" for line in summary(report))
+    verdicts = _verdicts(report)
+    if verdicts:
+        yield f"  verdicts: {verdicts}"
+    yield from (
+        "",
+        f"Answer until: {request.deadline}",
+        f"Short name, typed to confirm: {request.short_name}",
+        "",
+        "Look and decide here (opening the page changes nothing):",
+        "",
+        link,
+        "",
+    )
+
+
+def _verdicts(report: Report) -> str:
+    """How many changing releases have which verdict; ``""`` where no release has one."""
+    counts: dict[str, int] = {}
+    for step in report.steps:
+        if step.verdict is not None:
+            counts[str(step.verdict)] = counts.get(str(step.verdict), 0) + 1
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+
+
+def _development(development: bool) -> Iterable[str]:
+    if development:
+        yield "This cluster is marked development: true; its evidence never qualifies a profile."
+        yield ""
+
+
+def _printable(text: str) -> str:
+    return "".join(c if 32 <= ord(c) < 127 else " " for c in text)
