@@ -88,7 +88,7 @@ def test_only_the_sweeper_answers_task_tokens(stack: Stack) -> None:
 
 def test_pages_have_no_states_rights(stack: Stack) -> None:
     for who, statement in stack.statements():
-        if who == "serve_approvals":
+        if who in ("serve_approvals", "serve_operators"):
             assert not [action for action in as_list(statement["Action"]) if action.startswith("states:")]
 
 
@@ -144,7 +144,7 @@ def test_only_pages_decide(stack: Stack) -> None:
         if "s3:PutObject" in as_list(statement["Action"])
         and any("decision" in plain(resource) for resource in as_list(statement["Resource"]))
     }
-    assert writers == {"serve_approvals"}
+    assert writers == {"serve_approvals", "serve_operators"}
     for key in ("rollouts/a/decision.json", "rollouts/a/revocation.json"):
         everywhere = {
             who
@@ -155,10 +155,41 @@ def test_only_pages_decide(stack: Stack) -> None:
                 for resource in as_list(statement["Resource"])
             )
         }
-        assert everywhere == {"serve_approvals"}
+        assert everywhere == {"serve_approvals", "serve_operators"}
 
 
-def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack) -> None:
+def test_the_signed_routes_decide_and_submit_and_nothing_else(stack: Stack) -> None:
+    rights = {
+        (action, plain(resource).partition("/")[2])
+        for who, statement in stack.statements()
+        if who == "serve_operators"
+        for action in as_list(statement["Action"])
+        if not action.startswith(("logs:", "xray:"))
+        for resource in as_list(statement["Resource"])
+    }
+    decides = {"rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"}
+    submits = {"runtimes/cluster.yaml", "runtimes/*"}
+    reads = {
+        (f"s3:{get}", f"{key}/*")
+        for get in ("GetObject", "GetObjectVersion")
+        for key in ("rollouts", "plans")
+    }
+    assert rights == {("s3:PutObject", key) for key in decides | submits} | reads | {("s3:ListBucket", "")}
+
+
+def test_only_the_signed_routes_write_the_inbox_and_say_who_submitted(stack: Stack) -> None:
+    for key in ("runtimes/cluster.yaml", "runtimes/some-version.json"):
+        writers = {
+            who
+            for who, statement in stack.statements()
+            if statement["Effect"] == "Allow"
+            and "s3:PutObject" in as_list(statement["Action"])
+            and any(fnmatchcase(key, plain(one).partition("/")[2]) for one in as_list(statement["Resource"]))
+        }
+        assert writers == {"serve_operators"}
+
+
+def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack, demo: Stack) -> None:
     writing = re.compile("Put|Update|Delete|Send|Start|Publish|Create|Write|Batch|Tag")
     mine = [statement for who, statement in stack.statements() if who == "serve_approvals"]
     writes = {
@@ -168,7 +199,9 @@ def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack
         if writing.match(action.partition(":")[2]) and not action.startswith(("logs:", "xray:"))
         for resource in as_list(statement["Resource"])
     }
-    assert writes == {
+    # Rows of sessions, where people sign in: the partition is in another test.
+    sessions = set() if stack is demo else {("dynamodb:PutItem", ""), ("dynamodb:DeleteItem", "")}
+    assert writes == sessions | {
         ("s3:PutObject", f"rollouts/*/{key}") for key in ("decision.json", "decisions/*", "revocation.json")
     }
 
@@ -279,7 +312,8 @@ def test_items_are_bound_to_partitions_of_the_table(stack: Stack) -> None:
     for who, statement in stack.statements():
         if any(action.startswith("dynamodb:") for action in as_list(statement["Action"])):
             keys = statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
-            assert set(as_list(keys)) <= {"WAITERS", "LEASE", "LOCK", "FACT"}, who
+            sessions = {"SESSION"} if who == "serve_approvals" else set()
+            assert set(as_list(keys)) <= {"WAITERS", "LEASE", "LOCK", "FACT"} | sessions, who
             # Without leading keys in the request the condition would hold: a scan must not be granted.
             assert not {"dynamodb:Scan", "dynamodb:BatchGetItem"} & set(as_list(statement["Action"]))
 

@@ -79,7 +79,13 @@ def message(path: str, *value: Any) -> str:
         ("approvals.deadline", "31d", "deadline: between 10s and 30d"),
         ("approvals.deadline", "soon", "expected a duration"),
         ("approvals.deadline", "-1h", "expected a duration"),
-        ("approvals.identity", "signed-in", "'signed-in' is not available in this version"),
+        ("approvals.identity", "signed-in", "alex, kim cannot be told from others"),
+        (
+            "approvals.oidc",
+            {"issuer": "https://x.example", "clientId": "c"},
+            "only with identity 'signed-in'",
+        ),
+        ("approvals.groups", ["platform"], "only with identity 'signed-in'"),
         ("approvals.identity", "nobody", "approvals.identity: "),
         ("approvals.identityReason", "", "approvals.identityReason: "),
         ("approvals.identityReason", " \n ", "approvals.identityReason: "),
@@ -100,6 +106,54 @@ def test_refused_with_its_path(path: str, value: Any, said: str) -> None:
 @pytest.mark.parametrize("path", ["cluster", "registry", "aicr", "namespaces", "approvals", "aicr.image"])
 def test_required(path: str) -> None:
     assert f"{path}: required, but missing" in message(path)
+
+
+SIGNED_IN: dict[str, Any] = {
+    "approvers": [{"name": "alex", "email": "alex@example.com"}, {"name": "kim", "subject": "00u1"}],
+    "oidc": {"issuer": "https://login.example.com/tenant", "clientId": "pages"},
+    "groups": ["platform"],
+    "minApprovals": 3,
+}
+
+
+def test_signed_in_is_the_default_and_needs_no_reason() -> None:
+    config = parse_cluster_config({**CONFIG, "approvals": SIGNED_IN}, "x")
+    assert config.approvals.identity == "signed-in" and config.approvals.oidc is not None
+    assert config.approvals.oidc.email_claim == "email" and not config.approvals.oidc.client_secret_arn
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"oidc": {"issuer": "http://login.example.com", "clientId": "c"}},
+            "plain http is for loopback only",
+        ),
+        ({"oidc": {"issuer": "https://user@x.example", "clientId": "c"}}, "approvals.oidc.issuer: "),
+        ({"oidc": {"issuer": "https://x.example?a=b", "clientId": "c"}}, "approvals.oidc.issuer: "),
+        ({"oidc": {"issuer": "https://x.example", "clientId": ""}}, "approvals.oidc.clientId: "),
+        ({"oidc": {"issuer": "https://x.example"}}, "approvals.oidc.clientId: required"),
+        ({"oidc": {"issuer": "https://x.example", "clientId": "c", "clientSecret": "s"}}, "unknown field"),
+        (
+            {"approvers": [{"name": "a", "email": "a@x.example"}, {"name": "b", "email": "A@x.example"}]},
+            "twice",
+        ),
+        ({"approvers": [{"name": "a", "subject": "s"}, {"name": "b", "subject": "s"}]}, "twice"),
+        ({"groups": []}, "minApprovals: more than there are approvers"),
+    ],
+)
+def test_signing_in_is_refused_where_it_proves_nothing(change: dict[str, Any], said: str) -> None:
+    with refused(Reason.InvalidConfiguration, said):
+        parse_cluster_config({**CONFIG, "approvals": {**SIGNED_IN, **change}}, "x")
+
+
+def test_a_plain_issuer_only_on_loopback_and_a_pool_only_where_cognito_has_some() -> None:
+    local = {**SIGNED_IN, "oidc": {"issuer": "http://127.0.0.1:9400", "clientId": "c"}}
+    assert parse_cluster_config({**CONFIG, "approvals": local}, "x").approvals.oidc is not None
+    china = changed(CONFIG, "cluster.region", "cn-north-1")
+    pool = {name: value for name, value in SIGNED_IN.items() if name != "oidc"}
+    with refused(Reason.InvalidConfiguration, "approvals.oidc: required in China"):
+        parse_cluster_config({**china, "approvals": pool}, "x")
 
 
 def test_link_identity_needs_a_reason_or_a_development_cluster() -> None:
