@@ -76,6 +76,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
     profile = tmp_path_factory.mktemp("chromium")
     options = Options()
     options.binary_location = str(CHROMIUM)
+    options.accept_insecure_certs = True  # of loopback, where cookies that are Secure need TLS
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=Service(str(CHROMEDRIVER)))

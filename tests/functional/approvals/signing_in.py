@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +20,14 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import boto3
+import oidc_provider_mock
 import urllib3
+from aicr_pipeline import wiring
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from local.aws.front import Front, Integration, Route
+from tests.functional.approvals.conftest import Site
 from tests.functional.approvals.support import CONTEXT, REGION
 
 CLIENT = "approval-pages"
@@ -170,8 +174,8 @@ class _InProcess:
         return SimpleNamespace(error=None, payload=body, json=lambda: answer)
 
 
-def open_front(handler: Any, folder: Path) -> Front:
-    """The local engine's API front with the routes of the stack."""
+def open_front(handler: Any, folder: Path, tls: ssl.SSLContext | None = None) -> Front:
+    """The local engine's API front with the routes of the stack; over TLS for browsers, and their cookies."""
     everything: Any = SimpleNamespace(allowed=lambda *_: True)
     front = Front(
         "a1b2c3d4e5", "111122223333", _InProcess(handler), everything, lambda _: None, folder / "access.log",
@@ -180,6 +184,8 @@ def open_front(handler: Any, folder: Path) -> Front:
     front.integrations["integrations/pages"] = Integration("arn:pages", 30)
     front.routes += [Route.parse(key, "integrations/pages", signed=False) for key in PAGES]
     front.stages.add("$default")
+    if tls is not None:
+        front._server.socket = tls.wrap_socket(front._server.socket, server_side=True)
     return front
 
 
@@ -254,3 +260,50 @@ def hidden(body: str, name: str) -> str:
     found = re.search(rf'name="{name}" value="([^"]*)"', body)
     assert found is not None, name
     return found[1]
+
+
+APPROVERS = [{"name": "alex", "email": "alex@example.com"}, {"name": "kim", "subject": "sub-kim"}]
+
+
+@contextmanager
+def real_provider() -> Iterator[str]:
+    """A whole OpenID provider on loopback: its issuer address."""
+    users = [oidc_provider_mock.User(sub=sub, claims=claims) for sub, claims in PEOPLE.items()]
+    with oidc_provider_mock.run_server_in_thread(user_claims=users) as server:
+        yield f"http://localhost:{server.server_port}"
+
+
+def forget_issuer() -> None:
+    """What the process kept of the issuer and of sessions is gone."""
+    wiring.issuer.cache_clear()
+    wiring.sessions.cache_clear()
+
+
+class SignIn:
+    """The pages of a cluster whose people sign in, and what stands behind them."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self.site, self.url, self.dynamodb = site, url, make_table()
+        secrets = boto3.client("secretsmanager", region_name=REGION)
+        self.secret_arn = secrets.create_secret(Name="oidc", SecretString="client-secret")["ARN"]
+
+    def configure(self, issuer: str, **approvals: Any) -> None:
+        oidc = {"issuer": issuer, "clientId": CLIENT}
+        if "localhost" in issuer:  # the real provider takes no public clients; the other is one
+            oidc["clientSecretArn"] = self.secret_arn
+        settings: dict[str, Any] = {"identity": "signed-in", "approvers": APPROVERS, "oidc": oidc}
+        self.site.configure(**{**settings, **approvals})
+        self.site.monkeypatch.setenv("COORDINATION_TABLE", TABLE)
+        self.site.monkeypatch.setenv("APPROVAL_URL", self.url)
+        forget_issuer()
+
+    def person(self) -> Person:
+        return Person(self.url)
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.dynamodb.scan(TableName=TABLE)["Items"]
+        return found
+
+    def form(self, page: Got, **more: str) -> dict[str, str]:
+        typed = {"reason": "Looks right", "preset": "", "expiry": "", "decision": "Approved"}
+        return {"nonce": hidden(page.body, "nonce"), "digest": hidden(page.body, "digest"), **typed, **more}

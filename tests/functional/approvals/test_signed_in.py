@@ -9,27 +9,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import boto3
-import oidc_provider_mock
 import pytest
-from aicr_pipeline import wiring
 from aicr_pipeline.adapters import oidc as oidc_adapter
 from joserfc.jwk import RSAKey
 
 from tests.functional.approvals import signing_in
 from tests.functional.approvals.conftest import Site
-from tests.functional.approvals.signing_in import CLIENT, PEOPLE, TABLE, Got, Liar, Person, hidden
-from tests.functional.approvals.support import KEY, REGION, Waiting, decision_of, forget, seed
+from tests.functional.approvals.signing_in import CLIENT, Liar, SignIn, hidden
+from tests.functional.approvals.support import KEY, Waiting, decision_of, seed
 
 LOGIN, SESSION = "__Host-aicr-login", "__Host-aicr-session"
-APPROVERS = [{"name": "alex", "email": "alex@example.com"}, {"name": "kim", "subject": "sub-kim"}]
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
-    users = [oidc_provider_mock.User(sub=sub, claims=claims) for sub, claims in PEOPLE.items()]
-    with oidc_provider_mock.run_server_in_thread(user_claims=users) as server:
-        yield f"http://localhost:{server.server_port}"
+    with signing_in.real_provider() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -43,46 +38,12 @@ def liar(key: RSAKey) -> Iterator[Liar]:
         yield found
 
 
-class SignIn:
-    """The pages of a cluster whose people sign in, and what stands behind them."""
-
-    def __init__(self, site: Site, url: str, dynamodb: Any) -> None:
-        self.site, self.url, self.dynamodb = site, url, dynamodb
-        secrets = boto3.client("secretsmanager", region_name=REGION)
-        self.secret_arn = secrets.create_secret(Name="oidc", SecretString="client-secret")["ARN"]
-
-    def configure(self, issuer: str, **approvals: Any) -> None:
-        oidc = {"issuer": issuer, "clientId": CLIENT}
-        if "localhost" in issuer:  # the real provider takes no public clients; the other is one
-            oidc["clientSecretArn"] = self.secret_arn
-        settings: dict[str, Any] = {"identity": "signed-in", "approvers": APPROVERS, "oidc": oidc}
-        self.site.configure(**{**settings, **approvals})
-        self.site.monkeypatch.setenv("COORDINATION_TABLE", TABLE)
-        self.site.monkeypatch.setenv("APPROVAL_URL", self.url)
-        wiring.issuer.cache_clear()
-        wiring.sessions.cache_clear()
-
-    def person(self) -> Person:
-        return Person(self.url)
-
-    def rows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.dynamodb.scan(TableName=TABLE)["Items"]
-        return found
-
-    def form(self, page: Got, **more: str) -> dict[str, str]:
-        typed = {"reason": "Looks right", "preset": "", "expiry": "", "decision": "Approved"}
-        return {"nonce": hidden(page.body, "nonce"), "digest": hidden(page.body, "digest"), **typed, **more}
-
-
 @pytest.fixture
 def pages(site: Site, tmp_path: Any) -> Iterator[SignIn]:
-    dynamodb = signing_in.make_table()
     front = signing_in.open_front(site.module.handler, tmp_path)
-    yield SignIn(site, front.url, dynamodb)
+    yield SignIn(site, front.url)
     front.stop()
-    forget()
-    wiring.issuer.cache_clear()
-    wiring.sessions.cache_clear()
+    signing_in.forget_issuer()
 
 
 @pytest.fixture
