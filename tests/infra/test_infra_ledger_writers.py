@@ -93,9 +93,10 @@ def test_the_bucket_refuses_everybody_else(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("key", "who"),
     [
-        ("rollouts/r/decision.json", {"serve_approvals"}),
-        ("rollouts/r/decisions/alex.json", {"serve_approvals"}),
-        ("rollouts/r/revocation.json", {"serve_approvals"}),
+        ("rollouts/r/decision.json", {"serve_approvals", "serve_operators"}),
+        ("rollouts/r/decisions/alex.json", {"serve_approvals", "serve_operators"}),
+        ("rollouts/r/revocation.json", {"serve_approvals", "serve_operators"}),
+        ("runtimes/a-version.json", {"serve_operators"}),
         ("rollouts/r/revocation.json/x", set()),
         ("rollouts/r/steps/0001.json", {"check_gate"}),
         ("rollouts/r/report.json", {"assess_transition"}),

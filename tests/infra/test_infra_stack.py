@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from infra.api import LINK_ROUTES, SIGNED, SIGNED_IN_ROUTES
 from infra.functions import FUNCTIONS
 from infra.sources import FUNCTIONS_FOLDER
 from tests.infra.templates import Stack, as_list, plain
@@ -282,12 +283,36 @@ def test_functions_called_by_events_leave_a_letter(stack: Stack) -> None:
 # The public front
 
 
-def test_the_api_has_the_pages_only(stack: Stack) -> None:
-    keys = {found["Properties"]["RouteKey"] for found in stack.of_type("AWS::ApiGatewayV2::Route").values()}
-    assert keys == {f"{method} /approvals/{{rollout}}/{{approver}}" for method in ("GET", "HEAD", "POST")}
-    integration = stack.one("AWS::ApiGatewayV2::Integration")
-    assert integration["PayloadFormatVersion"] == "2.0"
-    assert stack.function_of(integration["IntegrationUri"]["Fn::GetAtt"][0]) == "serve_approvals"
+def routes_of(stack: Stack, function: str) -> dict[str, str]:
+    """Route keys that lead to a function, with their authorization."""
+    integrations = {
+        name: stack.function_of(found["Properties"]["IntegrationUri"]["Fn::GetAtt"][0])
+        for name, found in stack.of_type("AWS::ApiGatewayV2::Integration").items()
+        if found["Properties"]["PayloadFormatVersion"] == "2.0"
+    }
+    return {
+        found["Properties"]["RouteKey"]: found["Properties"]["AuthorizationType"]
+        for found in stack.of_type("AWS::ApiGatewayV2::Route").values()
+        if integrations[found["Properties"]["Target"]["Fn::Join"][1][1]["Ref"]] == function
+    }
+
+
+def test_the_api_has_the_pages_and_the_signed_routes_only(stack: Stack, demo: Stack) -> None:
+    pages = LINK_ROUTES if stack is demo else SIGNED_IN_ROUTES
+    assert routes_of(stack, "serve_approvals") == dict.fromkeys(pages.values(), "NONE")
+    assert routes_of(stack, "serve_operators") == dict.fromkeys(SIGNED.values(), "AWS_IAM")
+    assert len(stack.of_type("AWS::ApiGatewayV2::Route")) == len(pages) + len(SIGNED)
+
+
+def test_signed_routes_have_a_throttle_of_their_own(stack: Stack) -> None:
+    (stage,) = stack.of_type("AWS::ApiGatewayV2::Stage").values()
+    settings = stage["Properties"]["RouteSettings"]
+    assert settings == {
+        key: {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10} for key in SIGNED.values()
+    }
+    routes = stack.of_type("AWS::ApiGatewayV2::Route")
+    named = {routes[name]["Properties"]["RouteKey"] for name in stage["DependsOn"] if name in routes}
+    assert named >= set(settings), "a stage takes settings of routes that exist"
 
 
 def test_the_front_is_throttled_and_logs_no_path(stack: Stack) -> None:

@@ -22,7 +22,7 @@ def section(command: str) -> str:
 
 
 def test_these_are_the_commands() -> None:
-    assert COMMANDS == ["describe", "mirror", "reproduce", "verify"]
+    assert COMMANDS == ["approvals", "describe", "mirror", "reproduce", "submit", "verify"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

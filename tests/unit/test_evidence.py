@@ -117,6 +117,24 @@ def test_what_is_bound() -> None:
     assert len(TEXT) > 1000
 
 
+def test_whether_four_eyes_was_enforced_is_bound() -> None:
+    assert json.loads(TEXT)["predicate"]["fourEyes"] == {
+        "enforced": False,
+        "because": "the submitter is unknown",
+    }
+    user = "arn:aws:iam::111122223333:user/"
+    approvers = {"approvals.approvers": [{"name": "alex", "iam": f"{user}alex"}]}
+    for submitter, told in (
+        (f"{user}kim", {"enforced": True}),
+        (f"{user}alex", {"enforced": False, "because": "alex submitted the runtime"}),
+    ):
+        rollout = BOUND.rollout.model_copy(update={"submitter": submitter})
+        bound = replace(BOUND, config=config(**approvers), rollout=rollout)
+        predicate = json.loads(statement(bound))["predicate"]
+        assert (predicate["submitter"], predicate["fourEyes"]) == (submitter, told)
+        assert look(seal(statement(bound))).code == VALID
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -12,13 +12,14 @@ from aicr_pipeline.clock import after
 from aicr_pipeline.decide.assess import assess
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.operators import submission_key
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 from botocore.exceptions import ClientError
 
 from tests.functional.actions.support import INBOX, PLAN, Place, step
-from tests.unit.samples import plan, refused
+from tests.unit.samples import plan, refused, sha
 
 NEWER = plan(**{"recipe": "newer"})
 
@@ -55,6 +56,21 @@ def test_a_first_rollout(place: Place) -> None:
         "deadline": after(place.now, 24 * 3600),
     }
     assert place.coordination.lock_holder() == name(PLAN)
+
+
+def test_a_rollout_names_who_submitted_the_runtime_through_the_api(place: Place) -> None:
+    event = place.want(PLAN)
+    version = str((place.coordination.fact(TARGET) or {})["runtimeVersion"])
+    who = "arn:aws:iam::111122223333:user/kim"
+    made = {"submitter": who, "submitterId": "AIDA", "runtimeDigest": sha("r"), "at": after(place.now, 0)}
+    place.put_json(submission_key(version), {**made, "runtimeVersion": version})
+    start(place, event)
+    assert place.ledger.get_json(rollout_key(name(PLAN), "rollout"))["submitter"] == who
+
+
+def test_a_rollout_of_a_runtime_put_into_s3_has_no_known_submitter(place: Place) -> None:
+    start(place, place.want(PLAN))
+    assert place.ledger.get_json(rollout_key(name(PLAN), "rollout"))["submitter"] == "unknown"
 
 
 def test_a_duplicate_event_starts_one(place: Place) -> None:

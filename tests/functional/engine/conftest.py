@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from infra.sources import ROOT
+from infra.synth import synthesize
 from local.aws import LocalAws
 from tests.functional.engine.sample import template
 from tests.functional.engine.sample_parts import HANDLERS, LAYER, ecr_token
@@ -48,6 +50,12 @@ def write_cdk_out(
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
+
+
+@pytest.fixture(scope="session")
+def demo_template() -> Path:
+    """The cdk.out of the project's own demo cluster; making it is what takes longest in these modules."""
+    return synthesize(ROOT / "clusters" / "demo.yaml")
 
 
 @pytest.fixture(scope="module")

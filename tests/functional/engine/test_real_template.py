@@ -9,19 +9,16 @@ from pathlib import Path
 import pytest
 
 from infra.functions import FUNCTIONS
-from infra.sources import ROOT
-from infra.synth import synthesize
 from local.aws import LocalAws
 
 STACK = "aicr-pipeline-demo"
 
 
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    cdk_out = synthesize(ROOT / "clusters" / "demo.yaml")
+def pipeline(demo_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
     work: Path = tmp_path_factory.mktemp("work")
     # At scale zero no schedule fires: this module looks at the stack, it does not run the pipeline.
-    with LocalAws(cdk_out, STACK, workdir=work, preload=(), schedule_scale=0) as engine:
+    with LocalAws(demo_template, STACK, workdir=work, preload=(), schedule_scale=0) as engine:
         yield engine
 
 

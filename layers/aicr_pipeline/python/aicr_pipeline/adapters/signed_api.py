@@ -38,7 +38,7 @@ class SignedApi:
         """
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
-        from botocore.exceptions import BotoCoreError, HTTPClientError
+        from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError
         from botocore.httpsession import URLLib3Session
 
         parts = urlsplit(self.endpoint)
@@ -55,7 +55,7 @@ class SignedApi:
             # A proxy is for the world; the engine on this machine is not out there.
             proxies: dict[str, str] | None = {} if _LOOPBACK.fullmatch(parts.hostname or "") else None
             answer = URLLib3Session(timeout=30, proxies=proxies).send(request.prepare())
-        except HTTPClientError as error:
+        except (ConnectionError, HTTPClientError) as error:
             message = f"{parts.netloc} cannot be reached ({type(error).__name__})."
             raise TransientError(Reason.RegistryUnreachable, message) from None
         except BotoCoreError as error:
