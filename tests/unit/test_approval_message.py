@@ -56,6 +56,10 @@ def test_a_message_is_plain_and_its_link_stands_alone(words: object) -> None:
     assert f"Answer until: {REQUEST.deadline}" in lines
     assert f"Short name, typed to confirm: {REQUEST.short_name}" in lines
     assert any("development: true" in line for line in lines)
+    assert "Submitted by: unknown, so four eyes is not enforced" in lines
+    user = "arn:aws:iam::111122223333:user/kim"
+    named = words("demo", REQUEST, report, link, *rest, user).splitlines()  # type: ignore[operator]
+    assert f"Submitted by: {user}" in named
     text = "\n".join(lines)
     assert text.isascii() and "<" not in text
 

@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.functional.approvals.support import ROOT
 
 BUDGET_SECONDS = 0.4
@@ -20,8 +22,9 @@ print(json.dumps([spent, heavy]))
 """
 
 
-def test_the_import_fits_its_budget() -> None:
-    layer, function = ROOT / "layers/aicr_pipeline/python", ROOT / "functions/serve_approvals"
+@pytest.mark.parametrize("name", ["serve_approvals", "serve_operators"])
+def test_the_import_fits_its_budget(name: str) -> None:
+    layer, function = ROOT / "layers/aicr_pipeline/python", ROOT / "functions" / name
     for folder in (layer, function):
         assert compileall.compile_dir(folder, quiet=1)
     spent = []

@@ -75,11 +75,11 @@ def _remind(
         return None
     known = {approver.name for approver in config.approvals.approvers}
     approvers = [name for name in asked.request.asked if name in known]
-    cluster = config.cluster.name
+    cluster, submitter = config.cluster.name, load_rollout(ledger, rollout).submitter
 
     def text(link: str) -> str:
         left = duration_words(asked.left)
-        return reminder(cluster, asked.request, asked.report, link, config.development, left)
+        return reminder(cluster, asked.request, asked.report, link, config.development, left, submitter)
 
     heading = subject(cluster, f"reminder: approve rollout {asked.request.short_name}?")
     letter = letters(config, key, base_url, rollout, text)

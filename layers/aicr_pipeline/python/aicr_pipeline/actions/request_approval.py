@@ -75,7 +75,8 @@ def request_approval(
         request = load_request(ledger, rollout) or request
     wanted = {"rollout": rollout, "digest": request.digest, "toPlan": step.input["toPlan"]}
     waiting = waits.register(step, "approval", wanted, deadline)
-    if standing_decision(ledger, load_rollout(ledger, rollout)) is not None:
+    asked_for = load_rollout(ledger, rollout)
+    if standing_decision(ledger, asked_for) is not None:
         return waiting  # decided already, or approved for an earlier rollout that asked exactly this
     reachable = tuple(approver for approver in request.asked if approver in ways.notifier.topics)
     if not reachable:
@@ -87,7 +88,7 @@ def request_approval(
     heading = subject(cluster, f"approve rollout {request.short_name}?")
 
     def text(link: str) -> str:
-        return question(cluster, request, report, link, config.development)
+        return question(cluster, request, report, link, config.development, asked_for.submitter)
 
     made: Letters = letters(config, key, base_url, rollout, text)
     deliveries = tell(ways, config, reachable, heading, made)

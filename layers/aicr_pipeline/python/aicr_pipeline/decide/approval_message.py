@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from aicr_pipeline.decide.approval import summary
+from aicr_pipeline.decide.people import UNKNOWN
 from aicr_pipeline.model.rollout import ApprovalRequest, Report
 
 #: SNS takes subjects of fewer than 100 characters.
@@ -23,20 +24,33 @@ def subject(cluster: str, what: str) -> str:
     return f"[aicr {cluster}] {what}"[:MOST_SUBJECT]
 
 
-def question(cluster: str, request: ApprovalRequest, report: Report, link: str, development: bool) -> str:
-    """What changes, the verdicts that need a look, until when, and the link."""
+def question(
+    cluster: str,
+    request: ApprovalRequest,
+    report: Report,
+    link: str,
+    development: bool,
+    submitter: str = UNKNOWN,
+) -> str:
+    """What changes, the verdicts that need a look, who wished it, until when, and the link."""
     return "\n".join(
         [
             f"Rollout {request.rollout} of cluster {cluster} waits for approval.",
             "",
-            *_what(request, report, link),
+            *_what(request, report, link, submitter),
             *_development(development),
         ]
     )
 
 
 def reminder(
-    cluster: str, request: ApprovalRequest, report: Report, link: str, development: bool, left: str
+    cluster: str,
+    request: ApprovalRequest,
+    report: Report,
+    link: str,
+    development: bool,
+    left: str,
+    submitter: str = UNKNOWN,
 ) -> str:
     """The same question again, with the time that is left."""
     return "\n".join(
@@ -44,21 +58,25 @@ def reminder(
             f"Rollout {request.rollout} of cluster {cluster} still waits for approval; {left} are left.",
             "If nobody answers it ends as Expired, and nothing is changed.",
             "",
-            *_what(request, report, link),
+            *_what(request, report, link, submitter),
             *_development(development),
         ]
     )
 
 
-def _what(request: ApprovalRequest, report: Report, link: str) -> Iterable[str]:
+def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -> Iterable[str]:
     yield from (f"  {line}" for line in summary(report))
     verdicts = _verdicts(report)
+    typed = ", typed to confirm" if request.identity == "link" else ""
     if verdicts:
         yield f"  verdicts: {verdicts}"
     yield from (
         "",
+        "Submitted by: unknown, so four eyes is not enforced"
+        if submitter == UNKNOWN
+        else f"Submitted by: {submitter}",
         f"Answer until: {request.deadline}",
-        f"Short name, typed to confirm: {request.short_name}",
+        f"Short name{typed}: {request.short_name}",
         "",
         "Look and decide here (opening the page changes nothing):",
         "",
