@@ -7,13 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aicr_pipeline.clock import rfc3339
+from aicr_pipeline.decide.assess import request_digest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.conftest import PHONE, WIDE, Browser, Front
 from tests.functional.approvals.conftest import Site
-from tests.functional.approvals.support import Waiting, decision_of, seed
+from tests.functional.approvals.support import Waiting, decision_of, seed, started
 from tests.npm import installed
 
 
@@ -136,6 +138,82 @@ def test_a_double_click_is_one_decision(browser: Browser, front: Front, waiting:
     ]
 
 
+def test_a_double_click_in_two_tabs_is_one_decision(browser: Browser, front: Front, waiting: Waiting) -> None:
+    first = browser.driver.current_window_handle
+    browser.driver.get(front.link(waiting))
+    browser.driver.switch_to.new_window("tab")
+    try:
+        browser.driver.get(front.link(waiting))
+        for reason in ("the second tab", "the first tab"):
+            field(browser, "reason").send_keys(reason)
+            field(browser, "shortName").send_keys(waiting.short)
+            press(browser, "Approved")
+            wait_for(browser, lambda: browser.state() == "approved")
+            once = decision_of(waiting)
+            assert once["reason"] == "the second tab"
+            if reason == "the second tab":
+                browser.driver.close()
+                browser.driver.switch_to.window(first)
+    finally:
+        browser.driver.switch_to.window(first)
+    assert [status for method, _, status in front.requests if method == "POST"] == [303, 303]
+
+
+def test_revoke_while_it_runs(browser: Browser, front: Front, waiting: Waiting) -> None:
+    waiting.decide("Approved")
+    started(waiting, 2, "gpu-operator")
+    browser.driver.get(front.link(waiting))
+    assert browser.state() == "approved"
+    browser.picture("running-phone-light")
+    browser.driver.find_element(By.PARTIAL_LINK_TEXT, "Stop this rollout").click()
+    browser.driver.find_element(By.CSS_SELECTOR, 'input[value="It should wait"]').click()
+    field(browser, "shortName").send_keys(waiting.short)
+    press(browser, "Revoked")
+    wait_for(browser, lambda: browser.state() == "revoked")
+    browser.picture("revoked-running-phone-light")
+    text = browser.driver.find_element(By.TAG_NAME, "main").text
+    assert "Step 2 of 5, gpu-operator" in text and "not torn down" in text
+    found = waiting.read("revocation")
+    assert found is not None and (found["by"], found["reason"]) == ("alex", "It should wait")
+    assert browser.driver.find_elements(By.TAG_NAME, "form") == []
+
+
+def test_what_is_asked_changed_meanwhile(browser: Browser, front: Front, waiting: Waiting) -> None:
+    browser.driver.get(front.link(waiting))
+    field(browser, "reason").send_keys("kept")
+    field(browser, "shortName").send_keys(waiting.short)
+    deadline = rfc3339(waiting.deadline + timedelta(hours=1))
+    digest = request_digest(waiting.report, deadline)
+    waiting.put("rollout", waiting.rollout.model_copy(update={"deadline": deadline}))
+    changed = waiting.request.model_copy(update={"digest": digest, "deadline": deadline})
+    waiting.put("request", changed)
+    press(browser, "Approved")
+    wait_for(browser, lambda: browser.driver.find_elements(By.CSS_SELECTOR, "[role=alert]"))
+    browser.picture("superseded-digest-phone-light")
+    assert front.requests[-1][2] == 409 and waiting.read("decision") is None
+    assert field(browser, "reason").get_property("value") == "kept"
+    press(browser, "Approved")
+    wait_for(browser, lambda: browser.state() == "approved")
+    assert decision_of(waiting)["requestDigest"] == digest
+
+
+def test_our_own_page_with_a_null_origin_is_still_our_own(
+    browser: Browser, front: Front, waiting: Waiting
+) -> None:
+    """As with an extension that takes the referrer away: Fetch Metadata says whose form it is."""
+    browser.driver.get(front.link(waiting))
+    browser.driver.execute_script(
+        "const m = document.createElement('meta'); m.name = 'referrer'; m.content = 'no-referrer';"
+        "document.head.append(m);"
+    )
+    field(browser, "reason").send_keys("no referrer")
+    field(browser, "shortName").send_keys(waiting.short)
+    press(browser, "Approved")
+    wait_for(browser, lambda: browser.state() == "approved")
+    _, headers, status = next(seen for seen in front.requests if seen[0] == "POST")
+    assert (headers["origin"], headers["sec-fetch-site"], status) == ("null", "same-origin", 303)
+
+
 def test_a_scanner_that_presses_everything_decides_nothing(
     browser: Browser, front: Front, waiting: Waiting
 ) -> None:
@@ -186,7 +264,8 @@ def test_targets_are_large_enough(browser: Browser, front: Front, waiting: Waiti
     assert small == []
 
 
-STATES = ("open", "refused", "approved", "rejected", "expired", "failed", "succeeded", "not-found")
+STATES = ("open", "refused", "approved", "rejected", "expired", "failed", "succeeded", "revoked",
+          "superseded", "not-found")  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -197,9 +276,10 @@ def test_every_page_is_accessible(
     waiting = seed(site.s3, left=timedelta(seconds=-5) if state == "expired" else timedelta(hours=6))
     if state in ("approved", "rejected"):
         waiting.decide(state.capitalize())
-    if state in ("failed", "succeeded"):
+    if state in ("failed", "succeeded", "revoked", "superseded"):
         waiting.decide("Approved")
-        reason = "RolledOut" if state == "succeeded" else "RolloutFailed"
+        reasons = {"succeeded": "RolledOut", "revoked": "RolloutRevoked", "superseded": "RolloutSuperseded"}
+        reason = reasons.get(state, "RolloutFailed")
         waiting.end(state.capitalize(), reason, "step 2/5 gpu-operator (Upgrade): the sync failed: timed out")
     browser.looks(PHONE, scheme)
     link = front.link(waiting)

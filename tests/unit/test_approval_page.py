@@ -38,6 +38,7 @@ from aicr_pipeline.model.rollout import (
     Decision,
     Outcome,
     Report,
+    Revocation,
     Rollout,
     RolloutOutcome,
     Step,
@@ -89,6 +90,10 @@ def outcome(word: Outcome) -> RolloutOutcome:
 
 QUIET = Report(to_plan=DIGEST, validation="Required", steps=(), approval_needed=False)
 
+REVOKED = Revocation(
+    rollout="demo-1", by="alex", identity="link", issuer="link", reason="r", at=at(hours=-0.2)
+)
+
 STATES: list[tuple[str, dict[str, Any], PageState, int]] = [
     ("asked and in time", {}, PageState.Open, 200),
     ("not assessed", {"report": None, "request": None}, PageState.Preparing, 200),
@@ -117,6 +122,20 @@ STATES: list[tuple[str, dict[str, Any], PageState, int]] = [
     ("failed", {"outcome": outcome(Outcome.Failed)}, PageState.Failed, 200),
     ("outcome expired", {"outcome": outcome(Outcome.Expired)}, PageState.Expired, 410),
     ("revoked", {"outcome": outcome(Outcome.Revoked), "decision": decision()}, PageState.Revoked, 200),
+    ("stopped while it waits", {"revocation": REVOKED}, PageState.Revoked, 200),
+    ("stopped while it runs", {"revocation": REVOKED, "decision": decision()}, PageState.Revoked, 200),
+    (
+        "stopped, then too late",
+        {"revocation": REVOKED, "deadline": at(seconds=-1)},
+        PageState.Revoked,
+        200,
+    ),
+    (
+        "stopped after the last step",
+        {"revocation": REVOKED, "outcome": outcome(Outcome.Succeeded)},
+        PageState.Succeeded,
+        200,
+    ),
     ("outcome rejected", {"outcome": outcome(Outcome.Rejected)}, PageState.Rejected, 200),
     (
         "superseded, whatever was decided",
@@ -205,6 +224,14 @@ _VALUES = st.recursive(
 @given(_VALUES, _VALUES)
 def test_the_page_names_the_paths_that_the_report_does(before: object, after: object) -> None:
     assert [change.path for change in value_changes(before, after)] == changed_values(before, after)
+
+
+def test_what_looks_like_a_credential_is_not_shown() -> None:
+    found = list(value_changes({"admin": {"password": "old"}}, {"admin": {"password": "new", "user": "sam"}}))
+    assert found == [
+        ValueChange("admin.password", '"[redacted]"', '"[redacted]"'),
+        ValueChange("admin.user", None, '"sam"'),
+    ]
 
 
 def test_long_values_are_cut_with_a_note() -> None:

@@ -1,9 +1,10 @@
-"""``make demo APPROVE=x`` as a person runs it, in a process of its own; others check what it left."""
+"""``make demo`` as a person runs it, in a process of its own; others check what it left."""
 
 import base64
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import rfc8785
 from aicr_pipeline.decide.dsse import pae
 
+from local.approve import approve
 from tests.workflow.machine import ROOT
 
 PROFILE = [
@@ -67,9 +69,19 @@ def finished(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """One straight run, shared by the tests of this module."""
+    """One straight run, shared by the tests of this module: a person approves at the link that it prints."""
     out = tmp_path_factory.mktemp("out")
-    return finished(demo("--approve", "x", out=out), out), out
+    process = demo(out=out)
+    said, link, short_name = "", None, None
+    for line in process.stdout or ():
+        said += line
+        link = link or re.search(r"^http\S+/approvals/\S+$", said, re.MULTILINE)
+        short_name = re.search(r"type the short name (\S+), approve", said)
+        if link and short_name:
+            break
+    assert link and short_name, said
+    approve(link[0], short_name[1], "a person says so")
+    return finished(process, out), out
 
 
 @pytest.mark.timeout(200)
@@ -81,7 +93,8 @@ class TestMainJob:
         assert [step["release"] for step in summary["steps"]] == PROFILE
         assert all(step["action"] == "Install" and step["seconds"] > 0 for step in summary["steps"])
         approval = {key: summary["approval"][key] for key in ("by", "identity")}
-        assert approval == {"by": "x", "identity": "link"}
+        assert approval == {"by": "alex", "identity": "link"}
+        assert summary["approval"]["reason"] == "a person says so"
         assert summary["validation"] == {"passed": 4, "failed": 0, "skipped": 0, "other": 0}
 
     def test_histories_stay_within_the_budget(self, run: tuple[dict[str, Any], Path]) -> None:

@@ -39,7 +39,9 @@ from aicr_pipeline.model.rollout import (
     Report,
     Rollout,
     RolloutOutcome,
+    StepStarted,
     rollout_key,
+    step_key,
 )
 from aicr_pipeline.model.runtime import NodeGroup, Placement
 
@@ -230,6 +232,14 @@ def seed(
     for document, value in (("rollout", rollout), ("report", report), ("request", request)):
         waiting.put(document, value)
     return waiting
+
+
+def started(waiting: Waiting, index: int, release: str) -> None:
+    """The gate let a step through."""
+    at = rfc3339(datetime.now(UTC))
+    record = StepStarted(rollout=waiting.name, index=index, release=release, at=at)
+    key = step_key(waiting.name, index)
+    waiting.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record.wire()).encode())
 
 
 def load_handler() -> ModuleType:
