@@ -15,16 +15,17 @@ from aicr_pipeline.adapters.rollouts import (
     active_plan,
     cause_key,
     is_over,
+    load_outcome,
     load_revocation,
     load_rollout,
     next_number,
     standing_decision,
 )
-from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
 from aicr_pipeline.adapters.submissions import submitter_of
+from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
 from aicr_pipeline.decide.names import execution_name
-from aicr_pipeline.model.config import ClusterConfig, seconds
 from aicr_pipeline.decide.people import submitter_among
+from aicr_pipeline.model.config import ClusterConfig, seconds
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, Rollout, RolloutOutcome, rollout_key
 
@@ -35,6 +36,7 @@ class _Approved:
 
     rollout: str
     deadline: str
+    by: tuple[str, ...]
 
 
 def start_rollout(
@@ -78,12 +80,12 @@ def start_rollout(
             return {"started": False, "because": "another rollout took the lock"}
     active = active_plan(ledger)  # again: a rollout that was superseded just now may have written releases
     number = int(name.rpartition("-")[2])
-    approved = _approved(ledger, execution_name(config.cluster.name, plan, number - 1), active, now)
-    rollout = Rollout(
     submitter = submitter_of(ledger, str(target["runtimeVersion"]))
-        name=name,
+    approved = _approved(ledger, execution_name(config.cluster.name, plan, number - 1), active, now)
     if approved and submitter_among(config.approvals, submitter, approved.by):
         approved = None  # what they approved as another's wish is their own by now
+    rollout = Rollout(
+        name=name,
         cluster=config.cluster.name,
         from_plan=active.digest,
         from_is_whole=active.is_whole,
@@ -92,9 +94,9 @@ def start_rollout(
         created_at=rfc3339(now),
         deadline=approved.deadline if approved else after(now, seconds(config.approvals.deadline)),
         runtime_version=str(target["runtimeVersion"]),
+        submitter=submitter,
         inherits=approved.rollout if approved else None,
     )
-        submitter=submitter,
     ledger.put_once(cause, json.dumps({"rollout": name}).encode())
     ledger.put_once(rollout_key(name, "rollout"), json.dumps(rollout.wire(), sort_keys=True).encode())
     written = ledger.get_json(rollout_key(name, "rollout"))
@@ -112,9 +114,12 @@ def _approved(ledger: Ledger, name: str, active: ActivePlan, now: datetime) -> _
     """The approval of the rollout before, when the same transition starts from the same place.
 
     Its deadline comes with it: the digest that people approved covers it. Should the report differ after
-    all, people are asked again until that deadline.
+    all, people are asked again until that deadline. An approval whose rollout succeeded is spent.
     """
     if ledger.get(rollout_key(name, "rollout")) is None:
+        return None
+    outcome = load_outcome(ledger, name)
+    if outcome is not None and outcome.outcome is Outcome.Succeeded:
         return None
     before = load_rollout(ledger, name)
     decision = standing_decision(ledger, before)
@@ -127,7 +132,7 @@ def _approved(ledger: Ledger, name: str, active: ActivePlan, now: datetime) -> _
         or load_revocation(ledger, name) is not None
     ):
         return None
-    return _Approved(decision.rollout, before.deadline)
+    return _Approved(decision.rollout, before.deadline, decision.by)
 
 
 def _fresh_name(ledger: Ledger, executions: Executions, cluster: str, plan: str, now: str) -> str:
