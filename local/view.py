@@ -95,6 +95,10 @@ def closing(console: Console, summary: dict[str, Any], verify: str) -> None:
         namespace = [step["namespace"]] if wide else []
         table.add_row(str(number), step["release"], *namespace, step["action"] or "-", *digests, seconds)
     console.print(table)
+    if (summary["approval"] or {}).get("identity") == "bypass":
+        console.print(
+            "Approval    bypassed: nobody was asked, and the evidence never qualifies", highlight=False
+        )
     if summary["outcome"] != "Succeeded":
         console.print(f"[bold red]{summary['outcome']}[/bold red] {summary['reason']}: {summary['message']}")
         return

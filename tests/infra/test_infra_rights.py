@@ -337,6 +337,7 @@ ITEMS = {
     **{function: {"WAITERS": PUT} for function in WAITING},
     "announce_plan": {"FACT": {"GetItem", "PutItem"}},
     "refresh_credentials": {"FACT": {"GetItem", "PutItem"}},
+    "remind_approvers": {"FACT": {"GetItem", "PutItem"}, "LOCK": GET},
     "assess_transition": {"FACT": GET},
     "check_gate": {"FACT": GET, "LOCK": GET},
     "record_outcome": {"LOCK": {"DeleteItem"}},

@@ -15,6 +15,7 @@ from aicr_pipeline.actions.tell_approvers import Delivery, Ways
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import after
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import SlackSettings
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
@@ -139,6 +140,37 @@ def test_when_nobody_was_told_the_state_is_tried_again_and_then_waits(place: Pla
     place.later(6 * 3600)
     place.sweep()
     assert place.sfn.answered["token"]["output"]["outcome"]["reason"] == "RolloutExpired", "nothing hangs"
+
+
+def test_signed_in_people_and_a_channel_get_one_link_without_a_secret(place: Place) -> None:
+    place.put_rollout(PLAN)
+    world = World(
+        place,
+        **{
+            "approvals.identity": "signed-in",
+            "approvals.identityReason": None,
+            "approvals.slack": {"webhookSecretArn": SECRET},
+            "approvals.approvers": [{"name": n, "email": f"{n}@example.com"} for n in ("alex", "kim")],
+        },
+    )
+    world.ask()
+    texts = [sent["Message"] for sent in place.topics.sent] + [text for _, text in world.chat.sent]
+    assert [user for user, _ in world.chat.sent] == ["channel"]
+    assert len(texts) == 3
+    assert {link(text) for text in texts} == {f"{BASE}/approvals/{ROLLOUT}"}
+    assert not any("?s=" in text or "typed to confirm" in text for text in texts)
+
+
+def test_a_channel_never_gets_a_secret_whatever_the_configuration_says(place: Place) -> None:
+    """Also for a configuration that was made without its rules."""
+    place.put_rollout(PLAN)
+    world = World(place)
+    settings = SlackSettings.model_construct(webhook_secret_arn=SECRET, bot_token_secret_arn=None)
+    approvals = place.config.approvals.model_copy(update={"slack": settings})
+    place.config = place.config.model_copy(update={"approvals": approvals})
+    world.ask()
+    assert world.chat.sent == []
+    assert [one.to for one in world.failed] == ["channel"]
 
 
 # Reminders
