@@ -135,11 +135,15 @@ def test_whether_four_eyes_was_enforced_is_bound() -> None:
         assert look(seal(statement(bound))).code == VALID
 
 
+BYPASSED = BOUND.decision.model_copy(update={"identity": "bypass"}) if BOUND.decision else None
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"local_engine": True}, "local engine"),
         ({"config": config(development=True)}, "development: true"),
+        ({"decision": BYPASSED}, "approval was bypassed: nobody was asked"),
         ({"config": config(**{"aicr.developmentVersions": ["1.1.2"]})}, "v1.1.2 is a development version"),
         ({"validation": DISABLED, "aicr_evidence": None, "plan": UNVALIDATED}, "Disabled"),
     ],

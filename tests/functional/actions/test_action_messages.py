@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.actions.announce_decision import announce_decision
 from aicr_pipeline.actions.check_gate import check_gate
+from aicr_pipeline.actions.record_outcome import record_outcome
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
 from aicr_pipeline.actions.remind_approvers import UNREACHABLE, Reachability, remind_approvers
 from aicr_pipeline.actions.request_approval import request_approval
@@ -349,6 +350,30 @@ def test_a_bypass_asks_nobody_and_says_so(place: Place) -> None:
     assert "nobody was asked" in kept["reason"]
     assert place.ledger.get(rollout_key(ROLLOUT, "decision")) is None
     assert place.events.details("Approval Decided")[0]["decision"] == "Bypassed"
+
+
+def test_the_last_message_says_that_the_approval_was_bypassed(place: Place) -> None:
+    place.put_rollout(PLAN)
+    World(place, **{"development": True, "approvals.bypass": True}).ask()
+    end(place, {"assessment": {"validation": "Required"}, "steps": [], "evidence": {"key": "e"}})
+    assert len(place.topics.sent) == 2
+    assert all("Approval was bypassed: nobody was asked" in sent["Message"] for sent in place.topics.sent)
+
+
+def test_when_nobody_answered_everybody_is_told_of_the_end(place: Place) -> None:
+    asked(place)
+    place.later(6 * 3600)
+    place.sweep()
+    end(place, {"approval": place.sfn.answered["token"]["output"]})
+    assert [sent["Subject"] for sent in place.topics.sent] == [f"[aicr demo] rollout {ROLLOUT}: Expired"] * 2
+    assert all("Nobody answered until" in sent["Message"] for sent in place.topics.sent)
+
+
+def end(place: Place, state: dict[str, Any]) -> None:
+    made = step("Record outcome", input={"toPlan": PLAN.desired_state_digest, **state}, token=None)
+    record_outcome(
+        made, place.config, place.ledger, place.coordination, place.bus, place.notifier, place.clock
+    )
 
 
 def test_the_gate_believes_a_bypass_only_while_it_is_configured(place: Place) -> None:
