@@ -10,6 +10,7 @@ import hmac
 from datetime import datetime
 
 from aicr_pipeline.clock import parse_time, rfc3339
+from aicr_pipeline.decide.sign_in import is_member_name
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Report, Revocation, Step
@@ -82,10 +83,10 @@ def check_decision(
         )
     people = set(decision.by)
     # The pages let nobody decide but approvers and members of the groups that were asked, whom no list names.
-    members = decision.identity == "signed-in" and bool(request.groups)
-    outside = people - set(request.asked)
+    members = {name for name in people if is_member_name(name)} if request.groups else set()
+    outside = people - set(request.asked) - members
     distinct = set(decision.principals or decision.by)
-    if (outside and not members) or min(len(people), len(distinct)) < request.min_approvals:
+    if outside or min(len(people), len(distinct)) < request.min_approvals:
         raise PipelineError(
             Reason.RolloutFailed,
             f"The recorded approval is by {', '.join(sorted(people))}; {request.min_approvals} of "
