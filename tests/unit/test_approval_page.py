@@ -185,6 +185,15 @@ def test_link_identity_is_always_warned_of(development: bool, reason: str | None
     assert any("four eyes is not enforced" in warning for warning in warnings)
 
 
+def test_a_bypass_is_said_in_words() -> None:
+    asked = records().request
+    assert asked is not None
+    found = records(request=asked.model_copy(update={"identity": "bypass", "asked": ("nobody",)}))
+    view = page_view(found, "alex", "demo", "demo-1", True, NOW)
+    assert "Approval was bypassed: nobody was asked, and the evidence never qualifies." in view.warnings
+    assert "Asked nobody" in [moment.text for moment in view.history]
+
+
 def test_a_known_submitter_is_not_warned_of() -> None:
     rollout = records().rollout.model_copy(update={"submitter": "robin"})
     warnings = page_view(records(rollout=rollout), "alex", "demo", "demo-1", False, NOW).warnings
@@ -351,3 +360,14 @@ def test_a_quorum_is_one_decision() -> None:
     assert (whole.by, whole.at, whole.expires_at) == (("alex", "kim"), theirs.at, mine.expires_at)
     assert len(whole.reason) == 1024 and whole.reason.startswith("alex: rrr") and whole.reason.endswith("s…")
     assert Decision.model_validate_json(whole.model_dump_json(by_alias=True)) == whole
+
+
+def test_several_ways_of_proving_who_one_is_count_as_the_weakest() -> None:
+    link = decision(by="alex", at=at(minutes=-9))
+    group = decision(by="pat@example.com", identity="signed-in", issuer="https://i", principals=("sub",))
+    account = {"identity": "aws-iam", "issuer": "aws:111122223333", "principals": ("arn",)}
+    terminal = decision(by="kim", at=at(minutes=-3), **account)
+    mixed = whole_decision((link, terminal))
+    assert (mixed.identity, mixed.issuer, mixed.principals) == ("link", link.issuer, ("alex", "arn"))
+    members = whole_decision((group, terminal))
+    assert (members.identity, members.issuer, members.at) == ("signed-in", "https://i", terminal.at)

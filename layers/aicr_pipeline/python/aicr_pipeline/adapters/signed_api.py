@@ -119,7 +119,7 @@ def find_endpoint(address: str, cluster: str, session: Any) -> str:
 
 def _refuse(status: int, document: Mapping[str, Any], where: str) -> NoReturn:
     message, told = str(document.get("message", "")), document.get("reason")
-    reason = Reason(told) if told in set(Reason) else None
+    reason = next((one for one in Reason if one == told), None)
     if reason is not None:
         raise (TransientError if document.get("status") == "transient" else PipelineError)(reason, message)
     if status in _SERVICE_FAULTS:

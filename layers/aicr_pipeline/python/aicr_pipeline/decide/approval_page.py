@@ -291,16 +291,24 @@ def duration_words(seconds: float) -> str:
     return f"{minutes} min" if minutes else f"{left} s"
 
 
+#: How people prove who they are, the weakest first; a signed-in one may be of a group, whom no list names.
+_PROOFS = ("bypass", "link", "signed-in", "aws-iam")
+
+
 def whole_decision(approvals: Sequence[Decision]) -> Decision:
     """The decision that several people's approvals come to, as long as every one of them holds.
 
     Its reason carries each one's with the name, cut to what a record may hold; their own records are whole.
+    Where they proved who they are in several ways, the decision is no better than the weakest of them.
     """
+    weakest = min(approvals, key=lambda approval: _PROOFS.index(approval.identity))
     last = max(approvals, key=lambda approval: parse_time(approval.at))
     reason = "; ".join(f"{', '.join(approval.by)}: {approval.reason}" for approval in approvals)
     return last.model_copy(
         update={
             "by": tuple(name for approval in approvals for name in approval.by),
+            "identity": weakest.identity,
+            "issuer": weakest.issuer,
             "principals": tuple(name for approval in approvals for name in approval.principals or approval.by)
             if any(approval.principals for approval in approvals)
             else None,

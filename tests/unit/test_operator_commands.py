@@ -1,0 +1,107 @@
+"""The command lines of approvals and submit, and how what the API says becomes a reason."""
+
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from aicr_pipeline import approvals, submit
+from aicr_pipeline.adapters.signed_api import SignedApi, find_endpoint
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.reasons import Reason
+from botocore.stub import Stubber
+
+API = ["--api", "http://127.0.0.1:9"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "required"),
+        (["delete", "x-1", *API], "invalid choice"),
+        (["list", "x-1", *API], "list takes no rollout"),
+        (["describe", *API], "describe which rollout?"),
+        (["describe", "../x", *API], "no rollout's name"),
+        (["approve", "x-1", *API], "approve needs --reason"),
+        (["revoke", "x-1", "--reason", "  ", *API], "revoke needs --reason"),
+        (["describe", "x-1", "--reason", "r", *API], "takes no --reason"),
+        (["reject", "x-1", "--reason", "r", "--expires", "1h", *API], "--expires is for approve"),
+        (["approve", "x-1", "--reason", "r", "--digest", "abc", *API], "at least 8 hexes"),
+        (["list"], "name the API"),
+        (["list", *API, "--cluster", "demo"], "not allowed with"),
+    ],
+)
+def test_command_lines_that_are_not_understood(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AICR_PIPELINE_API", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        approvals.main(arguments)
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main([str(tmp_path / "none.yaml"), *API]) == 1
+    assert "InvalidRuntime" in capsys.readouterr().err
+    (tmp_path / "large.yaml").write_bytes(b"#" * (256 * 1024 + 1))
+    assert submit.main([str(tmp_path / "large.yaml"), *API]) == 1
+    assert "ContentTooLarge" in capsys.readouterr().err
+
+
+def test_the_address_comes_from_the_clusters_stack() -> None:
+    session = boto3.Session(aws_access_key_id="k", aws_secret_access_key="s", region_name="us-west-2")
+    client = session.client("cloudformation")
+    session.client = lambda name: client  # type: ignore[assignment,method-assign,misc,return-value]
+    stack = {"StackName": "aicr-pipeline-demo", "CreationTime": "2026-01-01T00:00:00Z", "StackStatus": "S"}
+    address = "https://a1b2.execute-api.us-west-2.amazonaws.com"
+    outputs = [{"OutputKey": "ApprovalUrl", "OutputValue": address}]
+    with Stubber(client) as stub:
+        asked = {"StackName": "aicr-pipeline-demo"}
+        stub.add_response("describe_stacks", {"Stacks": [{**stack, "Outputs": outputs}]}, asked)
+        assert find_endpoint("", "demo", session) == address
+        stub.add_client_error("describe_stacks", "ValidationError")
+        with pytest.raises(PipelineError, match="ValidationError"):
+            find_endpoint("", "demo", session)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "http://example.com",
+        "ftp://127.0.0.1",
+        "https://u:p@example.com",
+        "https://h?x=1",
+        "https://[",
+        "x",
+    ],
+)
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(PipelineError) as refused:
+        find_endpoint(address or "https://", "", None)
+    assert refused.value.reason is Reason.InvalidConfiguration
+    assert "u:p" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind", "reason"),
+    [
+        (409, b'{"status":"refused","reason":"Conflict","message":"m"}', PipelineError, Reason.Conflict),
+        (503, b'{"status":"transient","reason":"Conflict","message":"m"}', TransientError, Reason.Conflict),
+        (403, b'{"message":"Forbidden"}', PipelineError, Reason.Unauthorized),
+        (429, b'{"message":"Too Many Requests"}', TransientError, Reason.RegistryUnreachable),
+        (500, b"<html>", TransientError, Reason.RegistryUnreachable),
+        (200, b"<html>", PipelineError, Reason.InvalidConfiguration),
+        (302, b"", PipelineError, Reason.InvalidConfiguration),
+        (400, b'{"reason":"Invented","message":"m"}', PipelineError, Reason.InvalidConfiguration),
+        (400, b'{"reason":["x"]}', PipelineError, Reason.InvalidConfiguration),
+    ],
+)
+def test_what_the_api_says_becomes_a_reason(
+    status: int, content: bytes, kind: type[Any], reason: Reason
+) -> None:
+    with pytest.raises(PipelineError) as refused:
+        SignedApi("https://api.example.com", None)._read(status, content)
+    assert type(refused.value) is kind
+    assert refused.value.reason is reason
