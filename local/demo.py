@@ -131,9 +131,12 @@ def _asked(pipeline: LocalPipeline) -> str | None:
 
 def _answer(job: Job, message: str, view: View) -> None:
     link, short_name = _LINK.search(message), _SHORT_NAME.search(message)
-    if link is None or short_name is None:
-        raise RuntimeError(f"The approver's message has no link or no short name:\n{message}")
+    if link is None:
+        raise RuntimeError(f"The approver's message has no link:\n{message}")
     view.link(link[0])
+    if short_name is None:
+        view.say("Open it, sign in, choose a reason, approve.")
+        return
     if job.options.approver is None:
         view.say(f"Open it, choose a reason, type the short name [bold]{short_name[1]}[/bold], approve.")
         return

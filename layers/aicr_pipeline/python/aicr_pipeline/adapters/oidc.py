@@ -100,7 +100,7 @@ class Issuer:
 
         endpoint = self._discovered().token
         try:
-            with self._session() as session:
+            with self._session(self._secret()) as session:
                 answer = session.fetch_token(
                     endpoint,
                     grant_type="authorization_code",
@@ -167,12 +167,12 @@ class Issuer:
             raise SignInError("issuer-unsafe")
         return str(url)
 
-    def _session(self) -> "OAuth2Session":
+    def _session(self, secret: str | None = None) -> "OAuth2Session":
         from authlib.integrations.requests_client import OAuth2Session
 
         session = OAuth2Session(
             self.oidc.client_id,
-            self._secret(),
+            secret,
             scope=_SCOPE,
             code_challenge_method="S256",
         )
