@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -333,6 +334,24 @@ def decision(place: Place, word: str) -> bytes:
             "expiresAt": DEADLINE,
         }
     ).encode()
+
+
+def test_the_page_of_events_has_every_field(place: Place) -> None:
+    world = asked(place, **SLACK)
+    world.chat.error = PipelineError(Reason.InvalidConfiguration, "no")
+    place.later(4 * 3600)
+    world.remind()
+    announce_decision("RolloutExpired", ROLLOUT, place.ledger, place.bus)
+    page = (Path(__file__).parents[3] / "docs" / "events.md").read_text()
+    found = set()
+    for kind in ("Message Failed", "Approvers Unreachable", "Approval Decided"):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{kind}` |")]
+        for detail in place.events.details(kind):
+            found.add(kind)
+            fields = set(detail) - {"cluster"}
+            fields |= {name for one in detail.get("approvers", []) for name in one}
+            assert {name for name in fields if f"`{name}`" not in row} == set(), kind
+    assert len(found) == 3
 
 
 # Bypass
