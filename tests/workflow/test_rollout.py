@@ -13,6 +13,7 @@ from aicr_pipeline.clock import now, rfc3339
 
 from local.argocd import Fault, Scenario
 from local.kube import APPLICATIONS, ROLE_BINDINGS, SECRETS
+from tests.workflow.leftovers import no_secret_is_left
 from tests.workflow.machine import ROOT, Machine, machine, runtime
 
 pytestmark = pytest.mark.timeout(150)
@@ -107,6 +108,7 @@ def test_failed_hook_ends_the_rollout_and_a_fresh_one_continues(tmp_path: Path) 
         # The active plan is what is wanted: nothing starts a third.
         running.resolve(runtime() + b"# and again\n")
         assert len(running.pipeline.aws.executions(running.pipeline.machine("rollout"))) == 2
+        no_secret_is_left(running)
 
 
 @pytest.mark.xdist_group("rollout-a")
