@@ -177,7 +177,7 @@ def test_states_after_the_outcome(site: Site) -> None:
         ("Succeeded", "RolledOut", "succeeded", 200, "Rolled out"),
         ("Failed", "RolloutFailed", "failed", 200, "The rollout failed"),
         ("Expired", "RolloutExpired", "expired", 410, "Expired"),
-        ("Revoked", "RolloutRevoked", "revoked", 200, ">Revoked<"),
+        ("Revoked", "RolloutRevoked", "revoked", 200, "Revoked"),
         ("Rejected", "RolloutRejected", "rejected", 200, "Rejected"),
         ("Superseded", "RolloutSuperseded", "superseded", 200, "Superseded"),
     ]
