@@ -206,7 +206,9 @@ def test_states_of_a_decision(site: Site) -> None:
     page = site.get(over)
     assert (page.status, page.state) == (410, "approval-expired")
     for waiting in (approved, rejected, over):
-        assert "<form" not in site.get(waiting).body
+        body = site.get(waiting).body
+        assert 'value="Approved"' not in body, "nothing is left to decide"
+        assert ('value="Revoked"' in body) == (waiting is not rejected), "until the outcome it can be stopped"
 
 
 def test_past_the_deadline_is_gone(site: Site) -> None:
