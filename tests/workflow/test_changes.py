@@ -49,31 +49,29 @@ def test_a_change_writes_only_what_it_changes_and_going_back_works(tmp_path: Pat
         ]
         assert "surprise" not in values["valuesObject"]["driver"]
         assert third.split("-")[1] == first.split("-")[1], "the same plan as the first"
-        _stopped_in_the_middle(running, runtime(overrides=override) + b"# once more\n")
 
 
-def _stopped_in_the_middle(running: Machine, wish: bytes) -> None:
-    """The one after the third is approved, begins, and somebody stops it."""
-    sent = len(running.pipeline.aws.messages)
-    assert running.resolve(wish).status == "SUCCEEDED"
-    running.approve(after=sent)
-    name = str(running.pipeline.aws.executions(running.pipeline.machine("rollout"))[-1].name)
-    running.wait(lambda: running.pipeline.ledger(step_key(name, 1)) is not None, 30, "the first step")
-    page = running.revoke(after=sent)
-    assert 'data-state="revoked"' in page and "It is not torn down" in page
-    ended = running.rollout(seen=3)
-    outcome = running.outcome(ended.name)
-    assert (ended.status, ended.error) == ("FAILED", "RolloutRevoked"), ended.cause
-    assert (ended.name, outcome["outcome"]) == (name, "Revoked")
-    done, missing = outcome["installed"], outcome["notInstalled"]
-    assert done and missing and len(done) + len(missing) == 17
-    # What was in flight became ready, and the gate of the one after it stayed shut.
-    assert re.match(
-        rf"step {len(done) + 1}/17 {missing[0]} .*: Revoked by [a-z]+ at .*: a test", outcome["message"]
-    )
-    assert running.pipeline.ledger(step_key(name, len(done))) is not None
-    assert running.pipeline.ledger(step_key(name, len(done) + 1)) is None
-    page = running.page(after=sent)
-    assert 'data-state="revoked"' in page and f"{len(done)} releases ready" in page.replace(
-        "1 release r", "1 releases r"
-    )
+def test_revoking_in_the_middle_stops_before_the_next_step(tmp_path: Path) -> None:
+    with machine(tmp_path) as running:
+        assert running.resolve(runtime()).status == "SUCCEEDED"
+        running.approve()
+        name = str(running.pipeline.aws.executions(running.pipeline.machine("rollout"))[-1].name)
+        running.wait(lambda: running.pipeline.ledger(step_key(name, 1)) is not None, 30, "the first step")
+        page = running.revoke()
+        assert 'data-state="revoked"' in page and "It is not torn down" in page
+        ended = running.rollout()
+        outcome = running.outcome(ended.name)
+        assert (ended.status, ended.error) == ("FAILED", "RolloutRevoked"), ended.cause
+        assert (ended.name, outcome["outcome"]) == (name, "Revoked")
+        done, missing = outcome["installed"], outcome["notInstalled"]
+        assert done and missing and len(done) + len(missing) == 17
+        # What was in flight became ready, and the gate of the one after it stayed shut.
+        assert re.match(
+            rf"step {len(done) + 1}/17 {missing[0]} .*: Revoked by [a-z]+ at .*: a test", outcome["message"]
+        )
+        assert running.pipeline.ledger(step_key(name, len(done))) is not None
+        assert running.pipeline.ledger(step_key(name, len(done) + 1)) is None
+        page = running.page()
+        assert 'data-state="revoked"' in page and f"{len(done)} releases ready" in page.replace(
+            "1 release r", "1 releases r"
+        )
