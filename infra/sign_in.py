@@ -20,8 +20,9 @@ class SignIn(Construct):
         self, scope: Construct, id: str, *, cluster: str, account: str, region: str, base_url: str
     ) -> None:
         super().__init__(scope, id)
-        # Unique among all pools of a region; a name of ours could hold a word that AWS keeps for itself.
-        prefix = f"aicr-{hashlib.sha256(f'{account}/{region}/{cluster}'.encode()).hexdigest()[:24]}"
+        # Unique among all pools of a region, and short: a passkey's site has at most 63 characters.
+        # A name of ours could hold a word that AWS keeps for itself.
+        prefix = f"aicr-{hashlib.sha256(f'{account}/{region}/{cluster}'.encode()).hexdigest()[:16]}"
         front = "auth-fips" if region.startswith("us-gov-") else "auth"
         self.pool = cognito.CfnUserPool(
             self,
