@@ -29,11 +29,16 @@ def main() -> None:
     files = sorted(folder.glob(f"{chosen}.yaml"))
     if not files:
         sys.exit(f"There is no {folder}/{chosen}.yaml.")
+    named: dict[str, Path] = {}
     for file in files:
         try:
             config = load_cluster_config(file)
         except PipelineError as error:
             sys.exit(str(error))
+        if (other := named.setdefault(config.cluster.name, file)) != file:
+            sys.exit(
+                f"{other.name} and {file.name} both have cluster.name {config.cluster.name}; one is a copy."
+            )
         PipelineStack(
             app,
             config,

@@ -16,7 +16,7 @@ from local.approve import approve
 from local.pipeline import LocalPipeline, Options, fresh_workdir
 from local.progress import Progress, progress
 from local.summary import refused, summarize
-from local.view import View, closing
+from local.view import View, closing, refusal
 
 _LINK = re.compile(r"^http\S+/approvals/\S+$", re.MULTILINE)
 _SHORT_NAME = re.compile(r"Short name, typed to confirm: (\S+)")
@@ -68,7 +68,7 @@ def run(job: Job, console: Console) -> int:
         summary = refused(str(error.reason), error.message, time.monotonic() - began)
     (job.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     if summary["rollout"] is None:
-        console.print(f"[bold red]{summary['outcome']}[/bold red] {summary['reason']}: {summary['message']}")
+        refusal(console, summary)
         if summary["reason"] == "RolledOut":
             return 0
     else:
@@ -138,7 +138,7 @@ def _answer(job: Job, message: str, view: View) -> None:
         view.say("Open it, sign in, choose a reason, approve.")
         return
     if job.options.approver is None:
-        view.say(f"Open it, choose a reason, type the short name [bold]{short_name[1]}[/bold], approve.")
+        view.say(f"Open it, choose a reason, type the short name {short_name[1]}, approve.")
         return
     approve(link[0], short_name[1], job.reason)
     view.say(f"Approved by {job.options.approver} through the page's form.")

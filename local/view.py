@@ -38,14 +38,14 @@ class View:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        """A line that stays; brackets in it are text."""
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def link(self, link: str | None) -> None:
         """Show the approval link until it is answered."""
         self._link = link
         if link is not None:
-            self.say(f"\n[bold]Approval link[/bold] (opening it changes nothing):\n{link}\n")
+            self.say(f"\nApproval link (opening it changes nothing):\n{link}\n")
 
     def show(self, resolve: Progress | None, rollout: Progress | None) -> None:
         """Draw where the work is."""
@@ -76,10 +76,16 @@ def _words(resolve: Progress | None, rollout: Progress | None) -> str:
         if running:
             step = running[-1]
             return f"rollout {rollout.name}: step {step.index}/{step.of} {step.release} ({step.action})"
-        return f"rollout {rollout.name}: {rollout.state}"
+        return f"rollout {rollout.name}: {rollout.state or 'started'}"
     if resolve is not None:
-        return f"resolve {resolve.name}: {resolve.state}"
+        return f"resolve {resolve.name}: {resolve.state or 'started'}"
     return "the runtime is submitted"
+
+
+def refusal(console: Console, summary: dict[str, Any]) -> None:
+    """How it ended, in the words of whoever refused; their brackets are text."""
+    text = Text(str(summary["outcome"]), style="bold red")
+    console.print(text.append(f" {summary['reason']}: {summary['message']}", style="default"), soft_wrap=True)
 
 
 def closing(console: Console, summary: dict[str, Any], verify: str) -> None:
@@ -100,7 +106,7 @@ def closing(console: Console, summary: dict[str, Any], verify: str) -> None:
             "Approval    bypassed: nobody was asked, and the evidence never qualifies", highlight=False
         )
     if summary["outcome"] != "Succeeded":
-        console.print(f"[bold red]{summary['outcome']}[/bold red] {summary['reason']}: {summary['message']}")
+        refusal(console, summary)
         return
     console.print(f"Evidence    {summary['evidence']['path']}", highlight=False, soft_wrap=True)
     console.print(f"Fingerprint {summary['evidence']['fingerprint']}", highlight=False, soft_wrap=True)

@@ -159,8 +159,16 @@ def test_captured_bundle_of_the_real_aicr(captured: Path, tmp_path: Path) -> Non
     assert any("development version" in why for why in predicate["notQualifyingBecause"])
 
 
-@pytest.mark.parametrize("after", [0.5, 9.0, 20.0])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    ("number", "after"),
+    [  # each signal, and each moment: set-up, resolve, rollout; some pairs stand for the rest
+        (signal.SIGKILL, 9.0),
+        (signal.SIGKILL, 20.0),
+        (signal.SIGTERM, 9.0),
+        (signal.SIGINT, 0.5),
+        (signal.SIGINT, 20.0),
+    ],
+)
 def test_killed_at_any_moment_leaves_no_process_behind(
     tmp_path: Path, number: signal.Signals, after: float
 ) -> None:

@@ -270,3 +270,11 @@ def test_redirects_end(fake: Fake) -> None:
 )  # fmt: skip
 def test_retry_after_is_a_number_or_a_date(value: str | None, seconds: float | None) -> None:
     assert retry_after(value, now=lambda: 10.0) == seconds
+
+
+def test_a_host_that_speaks_plain_http_only_is_named_and_not_tried_again(fake: Fake) -> None:
+    fake.on(".", Reply(200))
+    via = patient()
+    with pytest.raises(PipelineError, match=f"{fake.host} does not speak https") as caught:
+        Repository(via.transport, Reference(fake.host, "a")).head_manifest("1")
+    assert (caught.value.reason, caught.value.retry, via.slept) == (Reason.RegistryUnreachable, False, [])

@@ -24,7 +24,6 @@ from local.kube.resources import (
     CONFIG_MAPS,
     JOBS,
     NAMESPACES,
-    NODES,
     ROLE_BINDINGS,
     ROLES,
     SECRETS,
@@ -205,7 +204,6 @@ def start_render(bench: Cluster, registry: Registry, name: str, runtime: bytes, 
 
 def test_the_pipelines_render_job_pushes_a_bundle(bench: Cluster, registry: Registry) -> None:
     bench.add_nodes()
-    bench.store.create(NODES, {"metadata": {"name": "plain"}})  # the Job asks for no node in particular
     start_render(bench, registry, "run-1-1", RUNTIME, registry.password)
     bench.ended("run-1-1", "Complete")
     status = bench.pod("run-1-1")["status"]
@@ -215,7 +213,7 @@ def test_the_pipelines_render_job_pushes_a_bundle(bench: Cluster, registry: Regi
 
 
 def test_the_pipelines_render_job_fails_with_the_commands_code(bench: Cluster, registry: Registry) -> None:
-    bench.store.create(NODES, {"metadata": {"name": "plain"}})
+    bench.add_nodes()
     unknown = RUNTIME.replace(b"gpu-operator:", b"gpu-oprator:")
     start_render(bench, registry, "typo", unknown, registry.password)
     start_render(bench, registry, "login", RUNTIME, "wrong")

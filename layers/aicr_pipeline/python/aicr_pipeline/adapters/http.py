@@ -171,6 +171,12 @@ class Transport:
                         f"{doing}: {_host(url)} shows a certificate that is not trusted "
                         f"({error.args[0].verify_message}); name its authority in SSL_CERT_FILE.",
                     ) from error
+                if "WRONG_VERSION_NUMBER" in str(error):
+                    raise PipelineError(
+                        Reason.RegistryUnreachable,
+                        f"{doing}: {_host(url)} does not speak https; use its https port, or for a registry "
+                        "on loopback plain http.",
+                    ) from error
                 problem, after = f"{_host(url)} cannot be reached ({_kind(error)})", None
             else:
                 if answer.status not in RETRYABLE:
