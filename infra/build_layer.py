@@ -21,6 +21,7 @@ LIMIT = 240 * 1024 * 1024
 #: AWS services that the program calls. botocore describes four hundred more, which are not shipped.
 SERVICES = frozenset(
     {
+        "cloudformation",
         "dynamodb",
         "ecr",
         "eks",
