@@ -73,58 +73,19 @@ class Api(Construct):
 
     def serve_signed(self, function: lambda_.Function, source_arn: str) -> None:
         """Route what operators sign to ``function``, with a throttle that the public pages cannot use up."""
-        integration = apigw.CfnIntegration(
-            self,
-            "SignedIntegration",
-            api_id=self.api.ref,
-            integration_type="AWS_PROXY",
-            integration_uri=function.function_arn,
-            payload_format_version="2.0",
-        )
-        for id, key in SIGNED.items():
-            route = apigw.CfnRoute(
-                self,
-                id,
-                api_id=self.api.ref,
-                route_key=key,
-                target=f"integrations/{integration.ref}",
-                authorization_type="AWS_IAM",
-            )
+        for route in self._routes("SignedIntegration", function, SIGNED, "AWS_IAM"):
             # A stage takes settings of routes that exist.
             self.stage.add_dependency(route)
         self.stage.route_settings = {
             key: {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10} for key in SIGNED.values()
         }
-        lambda_.CfnPermission(
-            self,
-            "SignedPermission",
-            action="lambda:InvokeFunction",
-            function_name=function.function_arn,
-            principal="apigateway.amazonaws.com",
-            source_arn=source_arn,
-        )
+        self._permit("SignedPermission", function, source_arn)
 
     def serve(
         self, function: lambda_.Function, routes: Mapping[str, str], source_arns: Mapping[str, str]
     ) -> None:
         """Route the pages to ``function``; ``source_arns`` are the patterns of this API's routes."""
-        integration = apigw.CfnIntegration(
-            self,
-            "Integration",
-            api_id=self.api.ref,
-            integration_type="AWS_PROXY",
-            integration_uri=function.function_arn,
-            payload_format_version="2.0",
-        )
-        for id, key in routes.items():
-            route = apigw.CfnRoute(
-                self,
-                id,
-                api_id=self.api.ref,
-                route_key=key,
-                target=f"integrations/{integration.ref}",
-                authorization_type="NONE",
-            )
+        for route in self._routes("Integration", function, routes, "NONE"):
             acknowledge(
                 route,
                 "AwsSolutions-APIG4",
@@ -133,11 +94,38 @@ class Api(Construct):
                 "nothing.",
             )
         for id, source_arn in source_arns.items():
-            lambda_.CfnPermission(
+            self._permit(id, function, source_arn)
+
+    def _routes(
+        self, integration_id: str, function: lambda_.Function, routes: Mapping[str, str], authorization: str
+    ) -> list[apigw.CfnRoute]:
+        """The routes (construct id to route key) of one integration with ``function``."""
+        integration = apigw.CfnIntegration(
+            self,
+            integration_id,
+            api_id=self.api.ref,
+            integration_type="AWS_PROXY",
+            integration_uri=function.function_arn,
+            payload_format_version="2.0",
+        )
+        return [
+            apigw.CfnRoute(
                 self,
                 id,
-                action="lambda:InvokeFunction",
-                function_name=function.function_arn,
-                principal="apigateway.amazonaws.com",
-                source_arn=source_arn,
+                api_id=self.api.ref,
+                route_key=key,
+                target=f"integrations/{integration.ref}",
+                authorization_type=authorization,
             )
+            for id, key in routes.items()
+        ]
+
+    def _permit(self, id: str, function: lambda_.Function, source_arn: str) -> None:
+        lambda_.CfnPermission(
+            self,
+            id,
+            action="lambda:InvokeFunction",
+            function_name=function.function_arn,
+            principal="apigateway.amazonaws.com",
+            source_arn=source_arn,
+        )

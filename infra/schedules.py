@@ -33,66 +33,43 @@ class Schedules(Construct):
                 },
             ),
         )
-        give(self.role, (Right(("lambda:InvokeFunction",), (sweep.function_arn,)),))
-        scheduler.CfnSchedule(
-            self,
+        self._may_invoke(sweep)
+        self._schedule(
             "Sweep",
+            sweep,
             description="Looks at what is waited for",
-            group_name=self._group.ref,
-            schedule_expression="rate(1 minute)",
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            target=scheduler.CfnSchedule.TargetProperty(
-                arn=sweep.function_arn,
-                role_arn=self.role.role_arn,
-                input='{"source":"schedule"}',
-                # A late sweep is worth nothing: the next minute's sees the same world.
-                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=0, maximum_event_age_in_seconds=60
-                ),
-            ),
+            expression="rate(1 minute)",
+            # A late sweep is worth nothing: the next minute's sees the same world.
+            retries=0,
+            most_seconds=60,
         )
 
     def resolve(self, function: lambda_.Function, dead_letters: sqs.IQueue, expression: str) -> None:
         """Resolve the current runtime again. The slot names the run: delivered twice, it starts one."""
-        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
+        self._may_invoke(function)
         dead_letters.grant_send_messages(self.role)
-        scheduler.CfnSchedule(
-            self,
+        self._schedule(
             "Resolve",
+            function,
             name="resolve",
             description="Resolves the runtime again",
-            group_name=self._group.ref,
-            schedule_expression=expression,
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            target=scheduler.CfnSchedule.TargetProperty(
-                arn=function.function_arn,
-                role_arn=self.role.role_arn,
-                input='{"source":"schedule","at":"<aws.scheduler.scheduled-time>"}',
-                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=10, maximum_event_age_in_seconds=3600
-                ),
-                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters.queue_arn),
-            ),
+            expression=expression,
+            input='{"source":"schedule","at":"<aws.scheduler.scheduled-time>"}',
+            retries=10,
+            most_seconds=3600,
+            dead_letters=dead_letters,
         )
 
     def remind(self, function: lambda_.Function) -> None:
         """Remind approvers, and look whether messages reach them. By cron: a rate would begin at once."""
-        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
-        scheduler.CfnSchedule(
-            self,
+        self._may_invoke(function)
+        self._schedule(
             "Remind",
+            function,
             description="Reminds approvers",
-            group_name=self._group.ref,
-            schedule_expression="cron(3/5 * * * ? *)",
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            target=scheduler.CfnSchedule.TargetProperty(
-                arn=function.function_arn,
-                role_arn=self.role.role_arn,
-                input='{"source":"schedule"}',
-                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=0, maximum_event_age_in_seconds=300
-                ),
-            ),
+            expression="cron(3/5 * * * ? *)",
+            retries=0,
+            most_seconds=300,
         )
 
     def refresh(self, function: lambda_.Function, dead_letters: sqs.IQueue, config: ClusterConfig) -> None:
@@ -101,7 +78,7 @@ class Schedules(Construct):
         Scheduler only hands an event over: a refresh that fails is tried again by Lambda after one and after
         two more minutes, and then by each look, since it renews what is half gone.
         """
-        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
+        self._may_invoke(function)
         dead_letters.grant_send_messages(self.role)
         # A rate begins when its schedule is made. Another name makes another schedule, so each deployment
         # that changes the configuration writes what the Secrets are to hold now.
@@ -110,23 +87,52 @@ class Schedules(Construct):
             ("Refresh", "Renews Argo CD's registry token", "rate(6 hours)", "schedule"),
             ("Look", "Tries Argo CD's registry token", "cron(17 * * * ? *)", "look"),
         ):
-            scheduler.CfnSchedule(
-                self,
+            self._schedule(
                 id,
+                function,
                 name=f"{id.lower()}-{settings}",
                 description=description,
-                group_name=self._group.ref,
-                schedule_expression=expression,
-                flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-                target=scheduler.CfnSchedule.TargetProperty(
-                    arn=function.function_arn,
-                    role_arn=self.role.role_arn,
-                    input=f'{{"source":"{source}"}}',
-                    retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                        maximum_retry_attempts=10, maximum_event_age_in_seconds=3 * 3600
-                    ),
-                    dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(
-                        arn=dead_letters.queue_arn
-                    ),
-                ),
+                expression=expression,
+                input=f'{{"source":"{source}"}}',
+                retries=10,
+                most_seconds=3 * 3600,
+                dead_letters=dead_letters,
             )
+
+    def _may_invoke(self, function: lambda_.Function) -> None:
+        give(self.role, (Right(("lambda:InvokeFunction",), (function.function_arn,)),))
+
+    def _schedule(
+        self,
+        id: str,
+        function: lambda_.Function,
+        *,
+        description: str,
+        expression: str,
+        retries: int,
+        most_seconds: int,
+        input: str = '{"source":"schedule"}',
+        name: str | None = None,
+        dead_letters: sqs.IQueue | None = None,
+    ) -> None:
+        """A schedule of the group: within ``most_seconds`` an event is handed over, or becomes a dead letter."""
+        scheduler.CfnSchedule(
+            self,
+            id,
+            name=name,
+            description=description,
+            group_name=self._group.ref,
+            schedule_expression=expression,
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=function.function_arn,
+                role_arn=self.role.role_arn,
+                input=input,
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=retries, maximum_event_age_in_seconds=most_seconds
+                ),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters.queue_arn)
+                if dead_letters
+                else None,
+            ),
+        )
