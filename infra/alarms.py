@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 
 from aicr_pipeline.decide.credentials import REFUSED, SECONDS_LEFT, TROUBLES
-from aicr_pipeline.model.config import Approvals, seconds
+from aicr_pipeline.model.approvers import Approvals
+from aicr_pipeline.model.fields import seconds
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aicr_pipeline.model.config import Approver
+from aicr_pipeline.model.approvers import Approver
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms

@@ -3,7 +3,8 @@
 from functools import partial
 
 from aicr_pipeline.decide.ecr_host import parse_ecr_host
-from aicr_pipeline.model.config import ClusterConfig, seconds
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.runtime import RUNTIME_KEY
 from aws_cdk import Annotations, ArnFormat, CfnOutput, Environment, Stack
 from aws_cdk import aws_logs as logs

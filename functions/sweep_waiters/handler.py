@@ -10,7 +10,7 @@ from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import now
 from aicr_pipeline.event_source import event_handler, logger, metrics
-from aicr_pipeline.model.config import seconds
+from aicr_pipeline.model.fields import seconds
 from aws_lambda_powertools.metrics import MetricUnit
 
 #: The next minute's run follows closely; the function's own limit is above this by more than one look.

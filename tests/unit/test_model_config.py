@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.config import load_cluster_config, parse_cluster_config, seconds
+from aicr_pipeline.model.config import load_cluster_config, parse_cluster_config
+from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.reasons import Reason
 
 from tests.unit.samples import CONFIG, IMAGE, changed, config, refused

@@ -9,7 +9,7 @@ from aicr_pipeline.decide.people import (
     submitter_among,
 )
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.config import Approvals, Approver
+from aicr_pipeline.model.approvers import Approvals, Approver
 from aicr_pipeline.model.reasons import Reason
 
 from tests.unit.samples import config

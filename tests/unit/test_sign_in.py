@@ -8,7 +8,7 @@ from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.sign_in import Identity, approver_name, begin, resume, resumed
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.config import Approvals
+from aicr_pipeline.model.approvers import Approvals
 from aicr_pipeline.model.rollout import ApprovalRequest, Decision
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from aicr_pipeline.actions.tell_approvers import Delivery, Ways
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import after
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.config import SlackSettings
+from aicr_pipeline.model.approvers import SlackSettings
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 

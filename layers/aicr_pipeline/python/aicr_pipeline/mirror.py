@@ -24,6 +24,7 @@ from aicr_pipeline.adapters.registry import Reference, parse_reference
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.addresses import is_loopback
 from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
 
@@ -31,7 +32,6 @@ DONE, REFUSED, USAGE, TRY_AGAIN, INTERRUPTED = 0, 1, 2, 3, 130
 #: Each reason has its section there.
 PAGE = "docs/registry.md"
 
-_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _CHART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -138,7 +138,7 @@ def _parse(arguments: list[str] | None) -> _Wish:
     if to is None:
         parser.error("--to is not an address like oci://host/prefix, without tag, user or password")
     source, host = _source(parser, options)
-    plain = frozenset(one for one in (host, to.host) if one and _LOOPBACK.fullmatch(one))
+    plain = frozenset(one for one in (host, to.host) if one and is_loopback(one))
     if options.plain_http and not plain:
         parser.error("--plain-http is for hosts on loopback, and neither side is")
     if options.source.startswith("http://") and not (options.plain_http and host in plain):

@@ -14,7 +14,8 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import now
-from aicr_pipeline.model.config import ClusterConfig, stack_issuer
+from aicr_pipeline.model.approvers import stack_issuer
+from aicr_pipeline.model.config import ClusterConfig
 
 if TYPE_CHECKING:
     from aicr_pipeline.adapters.argocd import ArgoCd

@@ -28,8 +28,9 @@ from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import execution_name, short_name
 from aicr_pipeline.decide.people import approver_of, four_eyes_missing, may_approve, principal
 from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.approvers import Approver
 from aicr_pipeline.model.base import parse
-from aicr_pipeline.model.config import Approver, ClusterConfig
+from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.operators import DecisionRequest
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key

@@ -8,7 +8,8 @@ from aicr_pipeline.adapters.ledger import Inbox
 from aicr_pipeline.clock import Clock, parse_time
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.resolve_end import Trigger
-from aicr_pipeline.model.config import ClusterConfig, seconds
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.runtime import RUNTIME_KEY
 
 #: The last part of a run's name: 1 for the submission itself, else a time. Two deliveries of one slot

@@ -25,7 +25,8 @@ from aicr_pipeline.adapters.submissions import submitter_of
 from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.people import submitter_among
-from aicr_pipeline.model.config import ClusterConfig, seconds
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, Rollout, RolloutOutcome, rollout_key
 

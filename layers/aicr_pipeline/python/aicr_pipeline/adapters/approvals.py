@@ -21,8 +21,8 @@ from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval_page import Records, whole_decision
 from aicr_pipeline.decide.sign_in import is_member_name
 from aicr_pipeline.errors import TransientError
+from aicr_pipeline.model.approvers import Approvals
 from aicr_pipeline.model.base import parse
-from aicr_pipeline.model.config import Approvals
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
 

@@ -6,7 +6,6 @@ believed only after the archive itself has been read.
 
 import hashlib
 import io
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from aicr_pipeline.decide.chart_package import (
 )
 from aicr_pipeline.decide.upstreams import rewrite
 from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.addresses import is_loopback
 from aicr_pipeline.model.reasons import Reason
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _IN_MEMORY = 4 * 1024 * 1024
 #: Above what a provenance file is judged by (``decide.provenance``).
 _MAX_PROVENANCE = 1024 * 1024
 _SIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
-_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 
 def anonymous(host: str) -> Credentials | None:
@@ -317,9 +316,7 @@ def plain_hosts(registry: "Registry") -> frozenset[str]:
     hosts = {registry.host} if registry.plain_http else set()
     for address in registry.upstreams.values():
         url = urlsplit(address)
-        if url.scheme == "http" or (
-            registry.plain_http and url.scheme == "oci" and _LOOPBACK.fullmatch(url.netloc)
-        ):
+        if url.scheme == "http" or (registry.plain_http and url.scheme == "oci" and is_loopback(url.netloc)):
             hosts.add(url.netloc)
     return frozenset(hosts)
 

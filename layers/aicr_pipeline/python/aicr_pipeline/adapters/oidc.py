@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from aicr_pipeline.decide.id_token import IdTokenError, UnknownKeyError, verify_id_token
 from aicr_pipeline.decide.sign_in import Attempt, Identity
-from aicr_pipeline.model.config import Oidc, is_loopback
+from aicr_pipeline.model.addresses import is_loopback
+from aicr_pipeline.model.approvers import Oidc
 
 if TYPE_CHECKING:
     from authlib.integrations.requests_client import OAuth2Session  # type: ignore[import-untyped]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.approval_page import duration_words
-from aicr_pipeline.model.config import seconds
+from aicr_pipeline.model.fields import seconds
 
 #: What a form may say: an answer, or that the rollout is to stop.
 FormWord = Literal["Approved", "Rejected", "Revoked"]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.decide.sign_in import Identity
-from aicr_pipeline.model.config import Oidc
+from aicr_pipeline.model.approvers import Oidc
 
 #: Signatures by the issuer's private key. Neither none nor a shared secret is among them.
 ALGORITHMS = ("RS256", "PS256", "ES256")

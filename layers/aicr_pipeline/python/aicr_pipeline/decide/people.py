@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from aicr_pipeline.model.config import Approvals, Approver
+from aicr_pipeline.model.approvers import Approvals, Approver
 
 #: Of a runtime that nobody submitted through the API: an S3 event names an account, not a person.
 UNKNOWN = "unknown"

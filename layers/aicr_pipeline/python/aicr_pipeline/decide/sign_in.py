@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from aicr_pipeline.model.config import Approvals
+from aicr_pipeline.model.approvers import Approvals
 
 #: From the redirect to the issuer until its answer.
 LOGIN_SECONDS = 600

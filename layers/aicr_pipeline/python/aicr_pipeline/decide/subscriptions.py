@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aicr_pipeline.model.config import Approver
+from aicr_pipeline.model.approvers import Approver
 
 
 @dataclass(frozen=True)

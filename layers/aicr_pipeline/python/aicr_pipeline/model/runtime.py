@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_
 
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.base import Document, parse
-from aicr_pipeline.model.config import ImageByDigest
+from aicr_pipeline.model.fields import ImageByDigest
 from aicr_pipeline.model.reasons import Reason
 
 #: Of one override as JSON.
