@@ -33,14 +33,8 @@ def question(
     submitter: str = UNKNOWN,
 ) -> str:
     """What changes, the verdicts that need a look, who wished it, until when, and the link."""
-    return "\n".join(
-        [
-            f"Rollout {request.rollout} of cluster {cluster} waits for approval.",
-            "",
-            *_what(request, report, link, submitter),
-            *_development(development),
-        ]
-    )
+    opening = [f"Rollout {request.rollout} of cluster {cluster} waits for approval."]
+    return _message(opening, request, report, link, development, submitter)
 
 
 def reminder(
@@ -53,15 +47,23 @@ def reminder(
     submitter: str = UNKNOWN,
 ) -> str:
     """The same question again, with the time that is left."""
-    return "\n".join(
-        [
-            f"Rollout {request.rollout} of cluster {cluster} still waits for approval; {left} are left.",
-            "If nobody answers it ends as Expired, and nothing is changed.",
-            "",
-            *_what(request, report, link, submitter),
-            *_development(development),
-        ]
-    )
+    opening = [
+        f"Rollout {request.rollout} of cluster {cluster} still waits for approval; {left} are left.",
+        "If nobody answers it ends as Expired, and nothing is changed.",
+    ]
+    return _message(opening, request, report, link, development, submitter)
+
+
+def _message(
+    opening: Iterable[str],
+    request: ApprovalRequest,
+    report: Report,
+    link: str,
+    development: bool,
+    submitter: str,
+) -> str:
+    lines = [*opening, "", *_what(request, report, link, submitter), *_development(development)]
+    return "\n".join(lines)
 
 
 def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -> Iterable[str]:
