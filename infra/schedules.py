@@ -115,7 +115,7 @@ class Schedules(Construct):
         name: str | None = None,
         dead_letters: sqs.IQueue | None = None,
     ) -> None:
-        """A schedule of the group. What is not handed over in ``most_seconds`` is a dead letter, or dropped."""
+        """A schedule of the group. What is not handed over in time becomes a dead letter, or is dropped."""
         scheduler.CfnSchedule(
             self,
             id,
