@@ -85,9 +85,7 @@ def _run(job: Job, console: Console, began: float) -> dict[str, Any]:
         )
         with LocalPipeline(job.options) as pipeline:
             if pipeline.config.approvals.bypass:
-                view.say(
-                    "[bold]Approval is bypassed[/bold]: nobody is asked, and the evidence never qualifies."
-                )
+                view.say("Approval is bypassed: nobody is asked, and the evidence never qualifies.")
             view.say(f"Ready after {time.monotonic() - began:.1f} s. Submitting {job.runtime}")
             pipeline.submit(runtime)
             resolve, rollout = _follow(job, pipeline, view)

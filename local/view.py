@@ -90,14 +90,22 @@ def refusal(console: Console, summary: dict[str, Any]) -> None:
 
 def closing(console: Console, summary: dict[str, Any], verify: str) -> None:
     """The table of releases, where the evidence is, and how to verify it."""
-    table = Table(title=f"{summary['rollout']}: {summary['outcome']}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"{summary['rollout']}: {summary['outcome']}",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     wide = console.width >= _WIDE
     names = ["#", "release", *(["namespace"] if wide else []), "action", "chart", "manifest", "s"]
     for name in names:
         table.add_column(name, justify="right" if name in ("#", "s") else "left", no_wrap=True)
     for number, step in enumerate(summary["steps"], 1):
         seconds = "-" if step["seconds"] is None else f"{step['seconds']:.1f}"
-        digests = [step[name].removeprefix("sha256:")[:12] for name in ("chartDigest", "manifestDigest")]
+        digests = [
+            step[name].removeprefix("sha256:")[: 12 if wide else 8]
+            for name in ("chartDigest", "manifestDigest")
+        ]
         namespace = [step["namespace"]] if wide else []
         table.add_row(str(number), step["release"], *namespace, step["action"] or "-", *digests, seconds)
     console.print(table)
