@@ -46,7 +46,8 @@ def test_any_other_state_leads_nowhere(change: Any) -> None:
 APPROVALS = Approvals.model_validate_json(
     '{"identity": "signed-in", "groups": ["platform"], "approvers": ['
     '{"name": "alex", "email": "Alex@example.com"},'
-    '{"name": "kim", "email": "kim@example.com", "subject": "00u1"}]}'
+    '{"name": "kim", "email": "kim@example.com", "subject": "00u1"},'
+    '{"name": "alek", "email": "alek@example.com"}, {"name": "ake", "email": "åke@example.com"}]}'
 )
 
 
@@ -61,6 +62,10 @@ APPROVALS = Approvals.model_validate_json(
         (Identity("i", "alex", None, ("platform",)), "sub:alex"),
         (Identity("i", "y", "sam@example.com", ("other", "platform")), "sam@example.com"),
         (Identity("i", "y", "sam@example.com", ("Platform",)), None),
+        # Letters that lower-case to others: a Kelvin sign is not a k, a full-width a no a.
+        (Identity("i", "x", "ale\u212a@example.com"), None),
+        (Identity("i", "x", "\uff41lex@example.com"), None),
+        (Identity("i", "x", "\u212bke@example.com"), None),
     ],
 )
 def test_who_somebody_is(who: Identity, name: str | None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from aicr_pipeline.decide.sign_in import Identity
+from aicr_pipeline.decide.sign_in import Identity, is_address
 from aicr_pipeline.model.approvers import Oidc
 
 #: Signatures by the issuer's private key. Neither none nor a shared secret is among them.
@@ -99,7 +99,9 @@ def _identity(claims: Mapping[str, Any], oidc: Oidc) -> Identity:
     subject, email = claims["sub"], claims.get(oidc.email_claim)
     if not 0 < len(subject) <= 255 or not subject.isprintable():
         raise IdTokenError("sub")
-    address = email if isinstance(email, str) and 0 < len(email) <= 254 and email.isprintable() else None
+    # A claim that is no address (a user name) names nobody here: it could be an approver's name.
+    usable = isinstance(email, str) and len(email) <= 254 and email.isprintable() and is_address(email)
+    address = email if usable else None
     groups = claims.get(oidc.groups_claim, [])
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     return Identity(

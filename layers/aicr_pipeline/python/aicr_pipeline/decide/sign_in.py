@@ -100,7 +100,7 @@ def approver_name(approvals: Approvals, who: Identity) -> str | None:
         elif (
             approver.email is not None
             and who.email is not None
-            and hmac.compare_digest(approver.email.lower().encode(), who.email.lower().encode())
+            and hmac.compare_digest(_folded(approver.email), _folded(who.email))
         ):
             return approver.name
     if set(approvals.groups) & set(who.groups):
@@ -108,9 +108,20 @@ def approver_name(approvals: Approvals, who: Identity) -> str | None:
     return None
 
 
+def is_address(text: str) -> bool:
+    """Whether somebody can be named by it as by an e-mail address: an approver's name has no ``@``."""
+    local, at, domain = text.rpartition("@")
+    return bool(local and at and domain)
+
+
 def is_member_name(name: str) -> bool:
     """Whether somebody decided under this name as a member of a group."""
     return "@" in name or name.startswith("sub:")
+
+
+def _folded(address: str) -> bytes:
+    """Case is folded in ASCII alone: elsewhere a letter becomes another one (a Kelvin sign a ``k``)."""
+    return address.encode().lower()
 
 
 def _attempt(key: bytes, browser: str, rollout: str, state: str, digest: str) -> Attempt:
