@@ -196,6 +196,7 @@ def seed(
     left: timedelta = timedelta(hours=6),
     min_approvals: int = 1,
     asked: tuple[str, ...] = ("alex", "kim"),
+    groups: tuple[str, ...] | None = None,
     old: Plan | None = OLD,
     new: Plan = NEW,
 ) -> Waiting:
@@ -223,6 +224,7 @@ def seed(
         asked_at=rfc3339(now - timedelta(minutes=50)),
         min_approvals=min_approvals,
         identity="link",
+        groups=groups,
     )
     for each in (old, new):
         if each is not None:
@@ -242,10 +244,10 @@ def started(waiting: Waiting, index: int, release: str) -> None:
     waiting.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record.wire()).encode())
 
 
-def load_handler() -> ModuleType:
+def load_handler(function: str = "serve_approvals") -> ModuleType:
     """The function's module, as Lambda imports it."""
-    path = ROOT / "functions" / "serve_approvals" / "handler.py"
-    spec = importlib.util.spec_from_file_location("serve_approvals_handler", path)
+    path = ROOT / "functions" / function / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"{function}_handler", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -355,6 +357,25 @@ def fields(page: str) -> dict[str, str]:
     parser.feed(page)
     # A browser drops the first line end of a textarea.
     return {**parser.values, "reason": re.sub(r"\A\n", "", parser.area)} if parser.values else {}
+
+
+def assert_headers(headers: dict[str, str], body: str) -> None:
+    """What every answer of the pages has, whatever it says."""
+    policy = headers["content-security-policy"]
+    found = re.fullmatch(
+        r"default-src 'none'; style-src 'nonce-([\w-]{20,})'; form-action 'self'; frame-ancestors 'none'; "
+        r"base-uri 'none'",
+        policy,
+    )
+    assert found, policy
+    if body:
+        assert f'<style nonce="{found[1]}">' in body
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["strict-transport-security"].startswith("max-age=63072000")
+    assert headers["content-type"] == "text/html; charset=utf-8"
 
 
 def decision_of(waiting: Waiting) -> dict[str, Any]:

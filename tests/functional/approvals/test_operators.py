@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,6 +26,7 @@ from tests.functional.approvals.support import (
     Waiting,
     config,
     forget,
+    load_handler,
     make_stores,
     seed,
     settings,
@@ -93,12 +92,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configuration: dict[str
         monkeypatch.setenv("INBOX_BUCKET", "inbox")
         forget()
         wiring.inbox.cache_clear()
-        path = ROOT / "functions" / "serve_operators" / "handler.py"
-        spec = importlib.util.spec_from_file_location("serve_operators_handler", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        module = load_handler("serve_operators")
         logs = io.StringIO()
         catcher = logging.StreamHandler(logs)
         catcher.setFormatter(module.logger.registered_formatter)
@@ -159,8 +153,10 @@ def test_only_approvers_decide(api: Api, waiting: Waiting, who: str | None, deci
 
 def test_an_approver_who_was_not_asked_does_not_decide(api: Api) -> None:
     waiting = seed(api.s3, asked=("alex",))
-    assert api.decide(AS_KIM, waiting)[0] == 403
+    for word in ("Approved", "Rejected"):
+        assert api.decide(AS_KIM, waiting, word)[0] == 403
     assert waiting.read("decision") is None
+    assert api.decide(AS_KIM, waiting, "Revoked")[0] == 200, "any approver may stop it"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from aicr_pipeline.decide.approval import form_nonce, link_secret
 
 from tests.functional.approvals.conftest import Page, Site
-from tests.functional.approvals.support import KEY, Waiting, refused, release, seed
+from tests.functional.approvals.support import KEY, Waiting, assert_headers, refused, release, seed
 from tests.functional.approvals.support import plan as plan_of
 
 
@@ -59,24 +59,6 @@ def test_head_is_get_without_a_body(site: Site, waiting: Waiting) -> None:
     assert set(head.headers) == set(get.headers)
 
 
-def _headers(page: Page) -> None:
-    policy = page.headers["content-security-policy"]
-    found = re.fullmatch(
-        r"default-src 'none'; style-src 'nonce-([\w-]{20,})'; form-action 'self'; frame-ancestors 'none'; "
-        r"base-uri 'none'",
-        policy,
-    )
-    assert found, policy
-    if page.body:
-        assert f'<style nonce="{found[1]}">' in page.body
-    assert page.headers["x-frame-options"] == "DENY"
-    assert page.headers["cache-control"] == "no-store"
-    assert page.headers["x-content-type-options"] == "nosniff"
-    assert page.headers["referrer-policy"] == "same-origin"
-    assert page.headers["strict-transport-security"].startswith("max-age=63072000")
-    assert page.headers["content-type"] == "text/html; charset=utf-8"
-
-
 def test_headers_of_every_answer(site: Site, waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
     form = site.form(waiting)
     answers = [
@@ -93,7 +75,7 @@ def test_headers_of_every_answer(site: Site, waiting: Waiting, monkeypatch: pyte
     monkeypatch.setenv("APPROVAL_URL", "")
     answers.append(site.get(waiting))
     for page in answers:
-        _headers(page)
+        assert_headers(page.headers, page.body)
     assert [page.status for page in answers] == [200, 200, 404, 404, 404, 403, 400, 422, 303, 500]
     nonces = {page.headers["content-security-policy"] for page in answers}
     assert len(nonces) == len(answers), "a style nonce is used once"

@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from aicr_pipeline.adapters import oidc as oidc_adapter
+from aicr_pipeline.decide.approval import form_nonce
+from aicr_pipeline.decide.sign_in import session_name
 from joserfc.jwk import RSAKey
 
 from tests.functional.approvals import signing_in
@@ -318,7 +320,7 @@ def test_a_form_is_bound_to_its_session(pages: SignIn, provider: str, waiting: W
 
 def test_a_quorum_is_of_distinct_people(pages: SignIn, provider: str, site: Site) -> None:
     """Alex twice is one; Sam, whom no list names, is asked for by a group."""
-    waiting = seed(site.s3, min_approvals=2)
+    waiting = seed(site.s3, min_approvals=2, groups=("platform",))
     pages.configure(provider, minApprovals=2, groups=["platform"])
     for _ in range(2):
         alex = pages.person()
@@ -334,6 +336,29 @@ def test_a_quorum_is_of_distinct_people(pages: SignIn, provider: str, site: Site
     assert sorted(decision["principals"]) == ["sub-alex", "sub-sam"]
     pages.configure(provider, minApprovals=2)
     assert sam.get(f"/approvals/{waiting.name}").status == 403, "the group is asked for no more"
+
+
+@pytest.mark.parametrize("subject", ["sub-eve", "sub-sam"])
+def test_who_came_into_the_configuration_later_cannot_spoil_the_answer(
+    pages: SignIn, provider: str, waiting: Waiting, subject: str
+) -> None:
+    """A decision is written once, and the gate takes none of somebody who was not asked."""
+    later = [*signing_in.APPROVERS, {"name": "eve", "subject": "sub-eve"}]
+    pages.configure(provider, approvers=later, groups=["platform"])
+    person = pages.person()
+    page = person.sign_in(waiting.name, subject)
+    assert page.status == 200 and "You were not asked" in page.body
+    assert 'value="Approved"' not in page.body and 'value="Rejected"' not in page.body
+    digest = waiting.request.digest
+    session = f"session:{session_name(person.cookies[SESSION])}"
+    nonce = form_nonce(KEY.encode(), waiting.name, session, digest, datetime.now(UTC))
+    for word in ("Approved", "Rejected"):
+        form = {"nonce": nonce, "digest": digest, "reason": "mine", "decision": word}
+        answer = person.send("POST", f"/approvals/{waiting.name}", form)
+        assert answer.status == 403 and "You were not asked" in answer.body
+    assert waiting.read("decision") is None
+    form = {"nonce": hidden(page.body, "nonce"), "reason": "Stop", "decision": "Revoked"}
+    assert person.send("POST", f"/approvals/{waiting.name}", form).status == 303, "anybody may stop it"
 
 
 def test_reading_changes_nothing(pages: SignIn, provider: str, waiting: Waiting) -> None:

@@ -22,7 +22,7 @@ from aicr_pipeline.actions.approval_site import (
 )
 from aicr_pipeline.adapters.approvals import load_records, write_approval, write_decision, write_revocation
 from aicr_pipeline.clock import rfc3339
-from aicr_pipeline.decide.approval import form_nonce, is_form_nonce
+from aicr_pipeline.decide.approval import form_nonce, is_form_nonce, was_asked
 from aicr_pipeline.decide.approval_form import (
     REVOKE_REASONS,
     Checked,
@@ -184,6 +184,9 @@ def _decide(visit: Visit, who: Principal, records: Records, form: Form, site: Si
     if records.request is not None and form.digest != records.request.digest:
         alert = "What is asked changed since this page was opened. Look again before you decide."
         return _again(visit, who, records, site, now, 409, "digest", form, alert=alert)
+    if records.request is not None and not was_asked(records.request, who.name):
+        alert = "You were not asked about this rollout, so your answer would not count. You can stop it."
+        return _again(visit, who, records, site, now, 403, "not-asked", form, alert=alert)
     if word == "Approved" and submitter_among(site.config.approvals, records.rollout.submitter, (who.name,)):
         alert = "You submitted this runtime, so somebody else has to approve it. Nothing was recorded."
         return _again(visit, who, records, site, now, 403, "submitter", form, alert=alert)

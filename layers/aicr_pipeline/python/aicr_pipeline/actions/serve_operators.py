@@ -22,6 +22,7 @@ from aicr_pipeline.adapters.rollouts import (
 from aicr_pipeline.adapters.runtimes import MOST_BYTES
 from aicr_pipeline.adapters.submissions import submit
 from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.approval import was_asked
 from aicr_pipeline.decide.approval_form import MOST_BODY_BYTES, Checked, Form, check_fields
 from aicr_pipeline.decide.approval_page import STOPPABLE, PageState, Records, page_state, page_view
 from aicr_pipeline.decide.assess import request_digest
@@ -117,9 +118,10 @@ def decide(caller: Caller, rollout: str, body: bytes, desk: Desk) -> Reply:
         who = _principal(caller)
         wish = _wish(body)
         records = _records(rollout, desk)
-        approver = _approver(who, records, desk)
+        approver = _approver(who, desk)
         if wish.decision == "Revoked":
             return _revoke(wish, approver, who, records, desk)
+        _check_asked(approver, records)
         return _answer(wish, approver, who, records, desk)
     except _RefusedError as refused:
         return refused.reply
@@ -174,18 +176,22 @@ def _records(rollout: str, desk: Desk) -> Records:
     return load_records(desk.ledger, rollout, desk.config.approvals)
 
 
-def _approver(who: str, records: Records, desk: Desk) -> Approver:
-    """The approver that the principal is in today's configuration, and who was asked."""
+def _approver(who: str, desk: Desk) -> Approver:
+    """The approver that the principal is in today's configuration."""
     approver = approver_of(desk.config.approvals.approvers, who)
     if approver is None:
         message = (
             f"{who} is no approver: no entry of approvals.approvers has it as iam. Nothing was recorded."
         )
         raise _RefusedError(403, Reason.Unauthorized, message)
-    if records.request is not None and approver.name not in records.request.asked:
+    return approver
+
+
+def _check_asked(approver: Approver, records: Records) -> None:
+    """An answer counts only of who was asked; anybody who is an approver may stop a rollout."""
+    if records.request is not None and not was_asked(records.request, approver.name):
         message = f"{approver.name} was not asked about this rollout. Nothing was recorded."
         raise _RefusedError(403, Reason.Unauthorized, message)
-    return approver
 
 
 def _wish(body: bytes) -> DecisionRequest:
@@ -346,7 +352,9 @@ def _description(records: Records, who: str, approver: Approver | None, desk: De
         "you": {
             "principal": who,
             "approver": approver.name if approver else None,
-            "mayApprove": approver is not None and may_approve(approver, config.approvals, rollout.submitter),
+            "mayApprove": approver is not None
+            and view.was_asked
+            and may_approve(approver, config.approvals, rollout.submitter),
         },
         **documents,
     }

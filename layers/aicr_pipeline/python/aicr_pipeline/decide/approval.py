@@ -85,9 +85,7 @@ def check_decision(
             "The recorded approval is for another request; it does not cover this rollout.",
         )
     people = set(decision.by)
-    # The pages let nobody decide but approvers and members of the groups that were asked, whom no list names.
-    members = {name for name in people if is_member_name(name)} if request.groups else set()
-    outside = people - set(request.asked) - members
+    outside = {name for name in people if not was_asked(request, name)}
     distinct = set(decision.principals or decision.by)
     if outside or min(len(people), len(distinct)) < request.min_approvals:
         raise PipelineError(
@@ -101,6 +99,14 @@ def check_decision(
             f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; "
             "start a fresh rollout.",
         )
+
+
+def was_asked(request: ApprovalRequest, name: str) -> bool:
+    """Whether the question was put to somebody: by name, or as a member of a group, whom no list names.
+
+    Whoever came into the configuration later was not, and an answer of theirs would not count.
+    """
+    return name in request.asked or (bool(request.groups) and is_member_name(name))
 
 
 def whole_decision(approvals: Sequence[Decision]) -> Decision:

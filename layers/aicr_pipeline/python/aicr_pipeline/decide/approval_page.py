@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.approval import was_asked
 from aicr_pipeline.decide.changed_steps import StepView, step_views
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import (
@@ -129,11 +130,13 @@ class PageView:
     history: tuple[Moment, ...]
     needed: int
     approved_by: tuple[str, ...]
+    #: Whether the question was put to this person at all.
+    was_asked: bool
 
     @property
     def is_open(self) -> bool:
         """Whether this person can still decide here."""
-        return self.state is PageState.Open
+        return self.state is PageState.Open and self.was_asked
 
     @property
     def is_stoppable(self) -> bool:
@@ -202,6 +205,7 @@ def page_view(
             if parse_time(approval.expires_at) > now  # one that ran out does not count any more
             for name in approval.by
         ),
+        was_asked=records.request is None or was_asked(records.request, approver),
     )
 
 
