@@ -43,7 +43,6 @@ from aicr_pipeline.model.rollout import rollout_key
 
 #: Longest code that is passed on to the issuer.
 _MOST_CODE = 4096
-_FORGET_LOGIN = CookieSet(LOGIN_COOKIE, "", 0)
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,8 @@ def callback(query: Mapping[str, str], cookies: Mapping[str, str], desk: Desk) -
         303,
         "signed-in",
         location=signed_in_url("", rollout),
-        cookies=(CookieSet(SESSION_COOKIE, session, SESSION_SECONDS), _FORGET_LOGIN),
+        # The browser's id stays until it ends by itself: another tab may still be at the issuer with it.
+        cookies=(CookieSet(SESSION_COOKIE, session, SESSION_SECONDS),),
     )
 
 
@@ -200,7 +200,6 @@ _STRANGE_STATE = Answer(
     "You are not signed in",
     "This sign-in was not begun in this browser, or more than ten minutes ago. Open the link from your "
     "message again.",
-    cookies=(_FORGET_LOGIN,),
 )
 
 
@@ -217,7 +216,6 @@ def _failed(rollout: str, why: str) -> Answer:
         "You are not signed in",
         message,
         sign_in=f"/login/{rollout}",
-        cookies=(_FORGET_LOGIN,),
     )
 
 
