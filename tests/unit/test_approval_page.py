@@ -302,6 +302,46 @@ def test_reasons(preset: str, reason: str, recorded: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "unseen",
+    ["\u200b", "\u200c\u200d", "\ufeff", "\xad", "\u2060", "\u3164", "\uffa0", "\u2800", "\u115f", "\u0301",
+     "\ufe0f", "\U000e0041", "\U000e0100", "\ue000", "\ufdd0", "\u3000", " \n\t "],
+)  # fmt: skip
+def test_a_reason_that_nobody_can_see_is_none(unseen: str) -> None:
+    for reason in (unseen, unseen * 100, f" {unseen}\n{unseen}"):
+        checked = check_fields(Form(decision="Rejected", reason=reason), None, DEADLINE, NOW)
+        assert checked.errors == {"reason": "Give a reason: choose one, or write your own."}, ascii(reason)
+    assert check_fields(Form(decision="Rejected", reason=f"a{unseen}b"), None, DEADLINE, NOW).errors == {}
+
+
+@pytest.mark.parametrize(
+    "code", [0x00, 0x07, 0x0B, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F),
+             *range(0x2066, 0x2070), 0xD800, 0xDFFF],
+)  # fmt: skip
+def test_what_a_terminal_or_a_mail_would_not_print_in_its_place(code: int) -> None:
+    checked = check_fields(Form(decision="Approved", reason=f"fine{chr(code)}too"), None, DEADLINE, NOW)
+    assert "cannot be printed" in checked.errors["reason"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ok",
+        "好",
+        "👍",
+        "👩\u200d💻",
+        "🏴\U000e0067\U000e0062\U000e007f",
+        "می\u200cخواهم",
+        "e\u0301",
+        "…",
+        "1",
+    ],
+)
+def test_reasons_of_every_script_are_taken(reason: str) -> None:
+    checked = check_fields(Form(decision="Approved", reason=reason), None, DEADLINE, NOW)
+    assert (checked.errors, checked.reason) == ({}, reason)
+
+
+@pytest.mark.parametrize(
     ("rollout", "approver", "secret", "fits"),
     [
         ("demo-0a1b2c3d-1", "alex", SECRET, True),

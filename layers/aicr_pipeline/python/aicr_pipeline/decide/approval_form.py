@@ -6,6 +6,7 @@ Whatever is refused names its field, so that the page can show the form again as
 import base64
 import binascii
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,8 +41,13 @@ _APPROVER = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _SECRET = re.compile(r"[0-9A-Za-z_-]{32}")
 _NONCE = re.compile(r"[0-9]{1,12}\.[0-9A-Za-z_-]{32}")
 _FIELDS = frozenset({"decision", "nonce", "digest", "shortName", "preset", "reason", "expiry"})
-# Controls other than tab and line feed, and what reorders text: a reason is printed in terminals and mail.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Controls other than tab and line feed, what breaks lines or reorders text, halves of characters: a reason is
+# printed in terminals and mail, beside who gave it.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
+)
+# Letters and symbols that print as nothing.
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 class FormError(Exception):
@@ -160,7 +166,7 @@ def check_fields(form: Form, short_name: str | None, deadline: str, now: datetim
     offered = REVOKE_REASONS if decision_word(form) == "Revoked" else COMMON_REASONS
     if form.preset and form.preset not in offered:
         errors["reason"] = "Choose one of the reasons offered, or write your own."
-    elif not reason:
+    elif not any(map(_is_seen, reason)):
         errors["reason"] = "Give a reason: choose one, or write your own."
     elif _UNPRINTABLE.search(reason):
         errors["reason"] = "The reason holds characters that cannot be printed; remove them."
@@ -198,6 +204,11 @@ def expiry(typed: str, deadline: str, now: datetime) -> str:
         limit = duration_words(left) or "nothing"
         raise ValueError(f"At most {limit} is left until the deadline; leave it empty for all of it.")
     return rfc3339(now + timedelta(seconds=wanted))
+
+
+def _is_seen(character: str) -> bool:
+    """Whether there is something to see: a reason of zero-width characters says nothing to who reads it."""
+    return unicodedata.category(character)[0] in "LNPS" and character not in _BLANK
 
 
 def _reason(form: Form) -> str:
