@@ -86,6 +86,11 @@ def message(path: str, *value: Any) -> str:
             {"issuer": "https://x.example", "clientId": "c"},
             "only with identity 'signed-in'",
         ),
+        (
+            "approvals.approvers",
+            [{"name": "a", "email": "Both@x.example"}, {"name": "b", "email": "both@x.example"}],
+            "two names would count twice",
+        ),
         ("approvals.groups", ["platform"], "only with identity 'signed-in'"),
         ("approvals.identity", "nobody", "approvals.identity: "),
         ("approvals.identityReason", "", "approvals.identityReason: "),
@@ -242,3 +247,11 @@ def test_the_projects_own_clusters_are_valid(file: Path) -> None:
 def test_another_type_is_refused(document: Any) -> None:
     with refused(Reason.InvalidConfiguration, "is not a mapping"):
         parse_cluster_config(document, "x")
+
+
+def test_one_slack_user_has_one_link() -> None:
+    slack = {"botTokenSecretArn": "arn:aws:secretsmanager:us-west-2:111122223333:secret:slack-AbCdEf"}
+    people = [{"name": name, "slack": "U012ABC"} for name in ("alex", "kim")]
+    approvals = {**CONFIG["approvals"], "slack": slack, "approvers": people}
+    with refused(Reason.InvalidConfiguration, "two names would count twice"):
+        parse_cluster_config({**CONFIG, "approvals": approvals}, "x")

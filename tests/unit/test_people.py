@@ -66,6 +66,8 @@ def test_an_approver_is_found_by_the_whole_principal(who: str, name: str | None)
 def test_the_submitter_is_known_by_principal_or_by_address() -> None:
     assert is_submitter(APPROVERS[0], f"{SSO}/alex@example.com")
     assert is_submitter(APPROVERS[1], USER)
+    assert is_submitter(APPROVERS[1], USER.replace("kim", "Kim")), "AWS has no two names that differ in case"
+    assert is_submitter(APPROVERS[3], f"{SSO}/Sam@example.com")
     assert not is_submitter(APPROVERS[0], USER)
     assert not is_submitter(APPROVERS[1], "unknown")
     # Somebody may call a session of an ordinary role anything; then it is the role that submitted.
@@ -111,6 +113,6 @@ def test_what_names_no_one_person_is_refused(iam: str) -> None:
 
 
 def test_one_principal_is_one_approver() -> None:
-    same = [f"arn:aws:iam::{ACCOUNT}:role/ops", f"arn:aws:iam::{ACCOUNT}:role/teams/ops"]
+    same = [f"arn:aws:iam::{ACCOUNT}:role/ops", f"arn:aws:iam::{ACCOUNT}:role/teams/OPS"]
     with pytest.raises(PipelineError, match="each iam may stand once"):
         config(**{"approvals.approvers": [{"name": f"n{i}", "iam": iam} for i, iam in enumerate(same)]})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.approval import check_decision
-from aicr_pipeline.decide.sign_in import Identity, approver_name, begin, resume, resumed
+from aicr_pipeline.decide.sign_in import Identity, approver_name, begin, is_address, resume, resumed
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.approvers import Approvals
 from aicr_pipeline.model.rollout import ApprovalRequest, Decision
@@ -62,6 +62,7 @@ APPROVALS = Approvals.model_validate_json(
         (Identity("i", "alex", None, ("platform",)), "sub:alex"),
         (Identity("i", "y", "sam@example.com", ("other", "platform")), "sam@example.com"),
         (Identity("i", "y", "sam@example.com", ("Platform",)), None),
+        (Identity("i", "00u1", "alex@example.com"), "kim"),
         # Letters that lower-case to others: a Kelvin sign is not a k, a full-width a no a.
         (Identity("i", "x", "ale\u212a@example.com"), None),
         (Identity("i", "x", "\uff41lex@example.com"), None),
@@ -99,3 +100,10 @@ def test_the_gate_counts_members_only_where_a_group_was_asked(
     else:
         with pytest.raises(PipelineError, match="does not count"):
             check_decision(decision, request, DIGEST, NOW)
+
+
+@pytest.mark.parametrize(
+    "address", ["kim", "@example.com", "kim@", "alex, kim@x.example", "alex kim@x.example", "sub:kim@x"]
+)
+def test_what_could_be_another_name_or_two_is_no_address(address: str) -> None:
+    assert not is_address(address)

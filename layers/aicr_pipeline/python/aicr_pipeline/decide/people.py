@@ -49,7 +49,8 @@ def is_submitter(approver: Approver, submitter: str) -> bool:
     """
     if submitter == UNKNOWN:
         return False
-    if approver.iam is not None and _names(approver.iam, submitter):
+    # AWS has no two names that differ in case alone, and a configuration may be written in another one.
+    if approver.iam is not None and _names(approver.iam.lower(), submitter.lower()):
         return True
     return approver.email is not None and approver.email.casefold() == _mailbox(submitter).casefold()
 

@@ -94,11 +94,15 @@ def approver_name(approvals: Approvals, who: Identity) -> str | None:
     configured group decide under their address or subject, which no approver's name can look like.
     """
     for approver in approvals.approvers:
-        if approver.subject is not None:
-            if hmac.compare_digest(approver.subject.encode(), who.subject.encode()):
-                return approver.name
-        elif (
-            approver.email is not None
+        if approver.subject is not None and hmac.compare_digest(
+            approver.subject.encode(), who.subject.encode()
+        ):
+            return approver.name
+    # Whoever stands there by subject is found by then: an address never makes another person of them.
+    for approver in approvals.approvers:
+        if (
+            approver.subject is None
+            and approver.email is not None
             and who.email is not None
             and hmac.compare_digest(_folded(approver.email), _folded(who.email))
         ):
@@ -109,9 +113,12 @@ def approver_name(approvals: Approvals, who: Identity) -> str | None:
 
 
 def is_address(text: str) -> bool:
-    """Whether somebody can be named by it as by an e-mail address: an approver's name has no ``@``."""
+    """Whether somebody can be named by it as by an e-mail address: an approver's name has no ``@``.
+
+    Names stand in lists, so nothing that could make two of one is taken.
+    """
     local, at, domain = text.rpartition("@")
-    return bool(local and at and domain)
+    return bool(local and at and domain) and not any(one.isspace() or one in ",;:" for one in text)
 
 
 def is_member_name(name: str) -> bool:

@@ -99,6 +99,15 @@ class Approvals(Document):
         if self.identity == "link":
             if self.oidc is not None or self.groups or any(a.subject for a in self.approvers):
                 raise ValueError("oidc, groups, subject: only with identity 'signed-in'")
+            # Each name has a link of its own, and whoever reads the mailbox has both.
+            for told in (
+                [a.email.lower() for a in self.approvers if a.email],
+                [a.slack for a in self.approvers if a.slack],
+            ):
+                if len(set(told)) != len(told):
+                    raise ValueError(
+                        "approvers: each email and slack may stand once; two names would count twice"
+                    )
             return self
         nobody = [a.name for a in self.approvers if a.email is None and a.subject is None]
         if nobody:
@@ -134,7 +143,7 @@ class Approvals(Document):
             raise ValueError("approvers: each name may stand once")
         # The names of roles are unique in an account, whatever path they have.
         arns = [
-            re.sub(r":role/.*/", ":role/", approver.iam)
+            re.sub(r":role/.*/", ":role/", approver.iam).lower()
             for approver in self.approvers
             if approver.iam is not None
         ]
