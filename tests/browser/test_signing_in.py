@@ -111,3 +111,28 @@ def test_sign_in_on_a_phone_and_approve(browser: Browser, pages: signing_in.Sign
     decision = decision_of(waiting)
     assert decision["by"] == ["alex"] and decision["identity"] == "signed-in"
     assert decision["reason"] == "Read every value"
+
+
+def test_a_scanner_without_a_session_decides_nothing(
+    browser: Browser, pages: signing_in.SignIn, waiting: Waiting
+) -> None:
+    """It opens every address of ours, runs scripts, and presses every button of the page it is left with."""
+    before = waiting.everything()
+    link = f"{pages.url}/approvals/{waiting.name}"
+    for path in (link, f"{link}?decision=Approved&reason=x", f"{pages.url}/login/{waiting.name}"):
+        browser.driver.get(path)
+        assert not browser.driver.current_url.startswith(pages.url), "it is at the issuer, and no further"
+    browser.driver.get(f"{pages.url}/callback?state=x&code=y")
+    # From a page of ours it can even send a form of its own making.
+    for _ in range(2):
+        browser.driver.execute_script(
+            "const f = document.createElement('form'); f.method = 'post'; f.action = arguments[0];"
+            "for (const [n, v] of [['decision', 'Approved'], ['reason', 'x'], ['nonce', ''], ['digest', '']])"
+            " { const i = document.createElement('input'); i.name = n; i.value = v; f.append(i); }"
+            "document.body.append(f); f.submit();",
+            link,
+        )
+        wait_for(browser, lambda: browser.state() == "signed-out")
+        browser.driver.find_element(By.ID, "go-on").click()
+        wait_for(browser, lambda: browser.state() == "signed-out")
+    assert waiting.everything() == before and pages.rows() == []
