@@ -17,6 +17,7 @@ from aicr_pipeline.actions.serve_operators import (
 )
 from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
 from aicr_pipeline.clock import now
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
@@ -66,6 +67,15 @@ def runtime() -> Response[str]:
 def not_found(_: NotFoundError) -> Response[str]:
     """No route of ours."""
     return _response(_NOTHING)
+
+
+@app.exception_handler(PipelineError)  # type: ignore[untyped-decorator]
+def unreadable(error: PipelineError) -> Response[str]:
+    """What no route expects, such as a record that cannot be read: its own words, and no traceback."""
+    transient = isinstance(error, TransientError)
+    status, word = (503, "transient") if transient else (500, "refused")
+    body = {"status": word, "reason": str(error.reason), "message": error.message}
+    return _response(Reply(status, body, "failed"))
 
 
 @logger.inject_lambda_context(log_event=False)

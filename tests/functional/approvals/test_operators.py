@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline import wiring
+from aicr_pipeline.model.plan import plan_key
 from moto import mock_aws
 
 from tests.functional.approvals.support import (
@@ -28,6 +29,8 @@ from tests.functional.approvals.support import (
     forget,
     load_handler,
     make_stores,
+    plan,
+    release,
     seed,
     settings,
 )
@@ -38,6 +41,7 @@ ALEX, KIM = f"arn:aws:iam::{ACCOUNT}:user/alex", f"arn:aws:iam::{ACCOUNT}:role/k
 AS_ALEX, AS_KIM = ALEX, f"arn:aws:sts::{ACCOUNT}:assumed-role/kim/any-name"
 STRANGER = f"arn:aws:iam::{ACCOUNT}:user/robin"
 APPROVERS = [{"name": "alex", "iam": ALEX}, {"name": "kim", "iam": KIM}]
+OTHER = plan(release("cert-manager", "v1.17.2", {}))
 RUNTIME = (ROOT / "local/samples/clusterruntime.yaml").read_bytes()
 
 
@@ -271,3 +275,29 @@ def test_without_an_authorizer_nobody_submits_or_reads(api: Api, waiting: Waitin
     assert api.ask(None, "GET", f"/operators/rollouts/{waiting.name}")[0] == 403
     assert api.ask(AS_KIM, "GET", "/operators/rollouts/no-such-1")[0] == 404
     assert api.ask(AS_KIM, "GET", "/operators/rollouts/..%2fx")[0] == 404
+
+
+UNREADABLE = {
+    "report": lambda w: f"rollouts/{w.name}/report.json",
+    "request": lambda w: f"rollouts/{w.name}/request.json",
+    "rollout": lambda w: f"rollouts/{w.name}/rollout.json",
+    "plan": lambda w: plan_key(w.report.to_plan),
+}
+
+
+@pytest.mark.parametrize("record", sorted(UNREADABLE))
+def test_a_record_that_cannot_be_read_hides_no_other_rollout(api: Api, waiting: Waiting, record: str) -> None:
+    bad = seed(api.s3, cluster="bad", new=OTHER)
+    api.s3.put_object(Bucket=BUCKET, Key=UNREADABLE[record](bad), Body=b'{"of": "a later version"}')
+    status, told = api.ask(AS_ALEX, "GET", "/operators/rollouts")
+    states = {one["rollout"]: one["state"] for one in told["rollouts"]}
+    assert (status, states[waiting.name]) == (200, "open")
+    assert states[bad.name] == ("open" if record == "plan" else "unreadable"), "a list reads no plans"
+    before = bad.everything()
+    for answer in (
+        api.ask(AS_ALEX, "GET", f"/operators/rollouts/{bad.name}"),
+        *(api.decide(AS_ALEX, bad, word) for word in ("Approved", "Rejected", "Revoked")),
+    ):
+        assert (answer[0], answer[1]["status"], answer[1]["reason"]) == (500, "refused", "PlanUnreadable")
+        assert answer[1]["message"]
+    assert bad.everything() == before and "Traceback" not in api.logs.getvalue()

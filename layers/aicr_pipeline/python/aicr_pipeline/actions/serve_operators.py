@@ -27,7 +27,7 @@ from aicr_pipeline.decide.approval_form import MOST_BODY_BYTES, Checked, Form, c
 from aicr_pipeline.decide.approval_page import STOPPABLE, PageState, Records, page_state, page_view
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import execution_name, short_name
-from aicr_pipeline.decide.people import approver_of, four_eyes_missing, may_approve, principal
+from aicr_pipeline.decide.people import UNKNOWN, approver_of, four_eyes_missing, may_approve, principal
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.approvers import Approver
 from aicr_pipeline.model.base import parse
@@ -40,6 +40,8 @@ from aicr_pipeline.model.runtime import parse_runtime
 #: Of a list; the newest come first, and what waits is new.
 MOST_LISTED = 20
 IDENTITY: Literal["aws-iam"] = "aws-iam"
+#: In a list, in place of a state; describe says why.
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def list_rollouts(caller: Caller, desk: Desk) -> Reply:
     ]
     newest = [name for _, name in sorted(found, key=lambda item: datetime.fromisoformat(item[0]))]
     now = desk.clock()
-    listed = [_entry(name, approver, desk, now) for name in reversed(newest[-MOST_LISTED:])]
+    listed = [_listed(name, approver, desk, now) for name in reversed(newest[-MOST_LISTED:])]
     return Reply(200, {"rollouts": listed, "more": max(0, len(found) - MOST_LISTED)}, "listed")
 
 
@@ -298,6 +300,17 @@ def _settled(
 def _recorded(wish: DecisionRequest, approver: Approver, who: str, records: Records, desk: Desk) -> Reply:
     described = _description(records, who, approver, desk)
     return Reply(200, {**described, "status": "recorded"}, f"recorded-{wish.decision.lower()}")
+
+
+def _listed(name: str, approver: Approver | None, desk: Desk, now: datetime) -> dict[str, Any]:
+    """One line of the list. A rollout that cannot be read hides no other."""
+    try:
+        return _entry(name, approver, desk, now)
+    except TransientError:
+        raise
+    except PipelineError:
+        nothing = {"createdAt": "-", "deadline": "-", "submitter": UNKNOWN}
+        return {"rollout": name, "state": UNREADABLE, **nothing}
 
 
 def _entry(name: str, approver: Approver | None, desk: Desk, now: datetime) -> dict[str, Any]:
