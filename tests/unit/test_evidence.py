@@ -32,7 +32,7 @@ from aicr_pipeline.model.rollout import Rollout
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from tests.unit.samples import config, decision, plan, release, sha
+from tests.unit.samples import config, decision, plan, release, request, sha
 from tests.unit.test_dsse import DER, PEM, sign
 
 PLAN = plan(release("gpu-operator"), release("gpu-operator-readiness", kind="wrapper"))
@@ -50,6 +50,7 @@ BOUND = Bound(
     ),
     plan=PLAN,
     decision=decision(),
+    request=request(identity_reason="hardware-tokens-guard-the-mailbox"),
     validation=BoundValidation(mode="Required", tests=2, passed=2, report_digest=sha("report")),
     aicr_evidence=BoundAicrEvidence(reference="r@" + sha("e"), digest=sha("e"), signed=False),
     post_install_snapshot_digest=sha("post"),
@@ -75,6 +76,14 @@ SEALED = seal(TEXT)
 
 def look(sealed: bytes = SEALED, key: bytes = DER, text: bytes | None = PLAN_TEXT, **more: Any) -> Verdict:
     return verify(sealed, key, text, require_qualifying=more.get("require_qualifying", False))
+
+
+@pytest.mark.parametrize(("identity", "said"), [("link", True), ("signed-in", False), ("aws-iam", False)])
+def test_why_a_link_was_proof_enough_is_bound(identity: str, said: bool) -> None:
+    approval = json.loads(statement(replace(BOUND, decision=decision(identity=identity))))["predicate"][
+        "approval"
+    ]
+    assert approval.get("identityReason") == ("hardware-tokens-guard-the-mailbox" if said else None)
 
 
 def failed(verdict: Verdict) -> str:

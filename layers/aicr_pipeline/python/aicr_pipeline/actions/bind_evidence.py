@@ -114,6 +114,7 @@ def _statement(
             rollout=rollout,
             plan=plan,
             decision=_decision(ledger, rollout),
+            request=load_request(ledger, rollout.name),
             validation=validation,
             aicr_evidence=evidence,
             post_install_snapshot_digest=read_snapshot(snapshot).digest,

@@ -23,7 +23,7 @@ from aicr_pipeline.model.evidence import (
     Subject,
 )
 from aicr_pipeline.model.plan import Plan
-from aicr_pipeline.model.rollout import Decision, Rollout
+from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Rollout
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Bound:
     rollout: Rollout
     plan: Plan
     decision: Decision | None
+    request: ApprovalRequest | None
     validation: BoundValidation
     aicr_evidence: BoundAicrEvidence | None
     post_install_snapshot_digest: str
@@ -79,7 +80,7 @@ def statement(bound: Bound) -> bytes:
         ),
         validator_images=state.validator_images,
         aicr_evidence=bound.aicr_evidence,
-        approval=_approval(bound.decision),
+        approval=_approval(bound.decision, bound.request),
         four_eyes=_four_eyes(bound),
         validation=bound.validation,
         outcome="Succeeded",
@@ -130,12 +131,13 @@ def _four_eyes(bound: Bound) -> BoundFourEyes | None:
     return BoundFourEyes(enforced=not missing, because=missing or None)
 
 
-def _approval(decision: Decision | None) -> BoundApproval | None:
+def _approval(decision: Decision | None, request: ApprovalRequest | None) -> BoundApproval | None:
     if decision is None:
         return None
     return BoundApproval(
         by=decision.by,
         identity=decision.identity,
+        identity_reason=request.identity_reason if request and decision.identity == "link" else None,
         issuer=decision.issuer,
         principals=decision.principals,
         decision=decision.decision,

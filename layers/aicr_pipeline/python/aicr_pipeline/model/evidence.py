@@ -53,6 +53,8 @@ class BoundRelease(_Lenient):
 class BoundApproval(_Lenient):
     by: tuple[str, ...]
     identity: str
+    #: Why a link was proof enough, as the configuration said when people were asked.
+    identity_reason: str | None = None
     issuer: str
     #: What the issuer calls each of ``by``, where people signed in.
     principals: tuple[str, ...] | None = None
