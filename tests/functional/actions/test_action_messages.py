@@ -14,6 +14,7 @@ from aicr_pipeline.actions.remind_approvers import UNREACHABLE, Reachability, re
 from aicr_pipeline.actions.request_approval import request_approval
 from aicr_pipeline.actions.sweep_waiters import Sweep
 from aicr_pipeline.actions.tell_approvers import Delivery, Ways
+from aicr_pipeline.adapters.approvals import approval_record_key
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import after
 from aicr_pipeline.errors import PipelineError
@@ -223,6 +224,21 @@ def test_nobody_is_reminded_of_what_is_not_asked_any_more(place: Place, what: st
     place.later(6 * 3600 if what == "too late" else 4 * 3600)
     assert world.remind()["reminded"] is None
     assert place.topics.sent == []
+
+
+@pytest.mark.parametrize("deciding", [("alex",), ("kim",), ("alex", "kim")])
+def test_who_approved_already_is_not_reminded(place: Place, deciding: tuple[str, ...]) -> None:
+    """Three are asked and all have to approve; a record of one is written once, so there is nothing to add."""
+    three = [{"name": name} for name in ("alex", "kim", "sam")]
+    place.notifier.topics = {name: f"topic-{name}" for name in ("alex", "kim", "sam")}
+    world = asked(place, **{"approvals.approvers": three, "approvals.minApprovals": 3})
+    for name in deciding:
+        record = json.loads(decision(place, "Approved")) | {"by": [name]}
+        place.ledger.put_once(approval_record_key(ROLLOUT, name), json.dumps(record).encode())
+    place.later(4 * 3600)
+    assert world.remind()["reminded"] == ROLLOUT
+    told = {sent["TopicArn"].removeprefix("topic-") for sent in place.topics.sent}
+    assert told == {"alex", "kim", "sam"} - set(deciding)
 
 
 # Subscriptions

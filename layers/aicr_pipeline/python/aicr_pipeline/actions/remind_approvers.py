@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.tell_approvers import Ways, letters, messages_key, record, tell
+from aicr_pipeline.adapters.approvals import load_approvals
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import (
@@ -74,7 +75,9 @@ def _remind(
     if rollout is None or asked is None:
         return None
     known = {approver.name for approver in config.approvals.approvers}
-    approvers = [name for name in asked.request.asked if name in known]
+    given = load_approvals(ledger, rollout, asked.request.asked)
+    done = {name for approval in given for name in approval.by}
+    approvers = [name for name in asked.request.asked if name in known - done]
     cluster, submitter = config.cluster.name, load_rollout(ledger, rollout).submitter
 
     def text(link: str) -> str:
