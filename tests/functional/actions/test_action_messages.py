@@ -228,7 +228,7 @@ def test_nobody_is_reminded_of_what_is_not_asked_any_more(place: Place, what: st
 
 @pytest.mark.parametrize("deciding", [("alex",), ("kim",), ("alex", "kim")])
 def test_who_approved_already_is_not_reminded(place: Place, deciding: tuple[str, ...]) -> None:
-    """Three are asked and all have to approve; a record of one is written once, so there is nothing to add."""
+    """Three are asked and all have to approve; a record of one is written once."""
     three = [{"name": name} for name in ("alex", "kim", "sam")]
     place.notifier.topics = {name: f"topic-{name}" for name in ("alex", "kim", "sam")}
     world = asked(place, **{"approvals.approvers": three, "approvals.minApprovals": 3})
