@@ -122,9 +122,12 @@ class _Writers:
     """S3 for ``seed``: each record is put by a function that may."""
 
     def __init__(self, aws: LocalAws) -> None:
-        self._aws, self._clients = aws, dict[str, Any]()
+        self._aws, self._clients, self._put = aws, dict[str, Any](), set[str]()
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
+        if Key in self._put:
+            return
+        self._put.add(Key)
         function = next(names[0] for _, pattern, names in LEDGER_WRITERS if fnmatchcase(Key, pattern))
         if function not in self._clients:
             self._clients[function] = s3_of(self._aws, function)

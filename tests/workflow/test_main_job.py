@@ -15,10 +15,17 @@ from typing import Any
 import pytest
 import rfc8785
 from aicr_pipeline.decide.dsse import pae
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 from local.approve import approve
+from tests.browser.conftest import CHROMEDRIVER, CHROMIUM, chromium
 from tests.workflow.machine import ROOT
 
+__all__ = ["chromium"]
+
+REASON = "a person says so"
 PROFILE = [
     "aws-ebs-csi-driver",
     "aws-efa",
@@ -67,9 +74,25 @@ def finished(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
     return dict(summary)
 
 
+def in_a_browser(driver: webdriver.Chrome, link: str, short_name: str) -> None:
+    """Open the link, choose a reason, type the short name, press the button; the page then says so."""
+    driver.get(link)
+    driver.find_element(By.CSS_SELECTOR, 'input[value="Planned maintenance"]').click()
+    driver.find_element(By.NAME, "reason").send_keys(REASON)
+    driver.find_element(By.NAME, "shortName").send_keys(short_name)
+    driver.find_element(By.CSS_SELECTOR, 'button[value="Approved"]').click()
+    approved = (By.CSS_SELECTOR, '[data-state="approved"]')
+    WebDriverWait(driver, 30, poll_frequency=0.05).until(lambda _: driver.find_elements(*approved))
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """One straight run, shared by the tests of this module: a person approves at the link that it prints."""
+def run(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[dict[str, Any], Path]:
+    """One straight run, shared by the tests of this module: a person approves at the link that it prints.
+
+    In Chromium where it is installed, else through the page's form.
+    """
     out = tmp_path_factory.mktemp("out")
     process = demo(out=out)
     said, link, short_name = "", None, None
@@ -80,7 +103,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]
         if link and short_name:
             break
     assert link and short_name, said
-    approve(link[0], short_name[1], "a person says so")
+    if CHROMIUM.exists() and CHROMEDRIVER.exists():
+        in_a_browser(request.getfixturevalue("chromium"), link[0], short_name[1])
+    else:
+        approve(link[0], short_name[1], REASON)
     return finished(process, out), out
 
 
@@ -94,8 +120,17 @@ class TestMainJob:
         assert all(step["action"] == "Install" and step["seconds"] > 0 for step in summary["steps"])
         approval = {key: summary["approval"][key] for key in ("by", "identity")}
         assert approval == {"by": "alex", "identity": "link"}
-        assert summary["approval"]["reason"] == "a person says so"
+        assert summary["approval"]["reason"].endswith(REASON)
         assert summary["validation"] == {"passed": 4, "failed": 0, "skipped": 0, "other": 0}
+
+    def test_a_browser_approved_it_on_the_page_and_the_rollout_went_on(
+        self, run: tuple[dict[str, Any], Path]
+    ) -> None:
+        if not (CHROMIUM.exists() and CHROMEDRIVER.exists()):
+            pytest.skip(f"{CHROMIUM} or {CHROMEDRIVER} is missing: apt-get install chromium chromium-driver")
+        summary, _ = run
+        assert summary["approval"]["reason"] == f"Planned maintenance: {REASON}"
+        assert summary["outcome"] == "Succeeded"
 
     def test_histories_stay_within_the_budget(self, run: tuple[dict[str, Any], Path]) -> None:
         execution = run[0]["execution"]
