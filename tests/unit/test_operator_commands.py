@@ -1,5 +1,7 @@
 """The command lines of approvals and submit, and how what the API says becomes a reason."""
 
+from argparse import Namespace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from aicr_pipeline import approvals, submit
 from aicr_pipeline.adapters.signed_api import SignedApi, find_endpoint
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.operators import open_api
 from botocore.stub import Stubber
 
 API = ["--api", "http://127.0.0.1:9"]
@@ -39,6 +42,42 @@ def test_command_lines_that_are_not_understood(
         approvals.main(arguments)
     assert ended.value.code == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "region"),
+    [
+        ({"AWS_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-2"}, "eu-west-2"),
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-2"}, "eu-west-1"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "eu-west-2"}, "eu-west-2"),
+        ({}, None),
+    ],
+)
+def test_the_region_is_found_as_aws_finds_it(
+    variables: dict[str, str], region: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert open_api(Namespace(api="https://api.example.com", cluster="")).session.region_name == region
+
+
+def test_the_parts_of_a_command_line_stand_in_any_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Understood, and told by the API, which is away."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    parts = [["approve"], ["x-1"], ["--reason", "r"], ["--expires", "1h"], API]
+    for order in permutations(parts):
+        line = [word for part in order for word in part]
+        if line.index("approve") < line.index("x-1"):
+            assert approvals.main(line) == 3, line
+            assert "127.0.0.1:9 cannot be reached" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,13 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("rollout", nargs="?", default="", metavar="ROLLOUT")
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; needed to approve, reject, revoke")
     parser.add_argument(
-        "--expires", default="", metavar="6h", help="how long an approval holds; else until the deadline"
+        "--expires", default="", metavar="2h", help="how long an approval holds; else until the deadline"
     )
     parser.add_argument(
         "--digest", default="", metavar="HEX", help="answer only if this is what is asked (from describe)"
     )
     add_api_options(parser)
-    options = parser.parse_args(arguments)
+    # Intermixed: else ``approve --reason … ROLLOUT`` would not be understood.
+    options = parser.parse_intermixed_args(arguments)
     _check(parser, options)
     return command.guarded(lambda: _run(options), (REFUSED, TRY_AGAIN), options.json)
 

@@ -23,7 +23,8 @@ def open_api(options: argparse.Namespace) -> SignedApi:
     """The API that the options name, asked with the AWS credentials of who runs the command."""
     import boto3
 
-    session = boto3.Session()
+    # As aws does; boto3 itself reads AWS_DEFAULT_REGION alone.
+    session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
     address = options.api or ("" if options.cluster else os.environ.get(API_VARIABLE, ""))
     return SignedApi(find_endpoint(address, options.cluster, session), session)
 
