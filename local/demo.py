@@ -12,6 +12,7 @@ import yaml
 from aicr_pipeline.errors import PipelineError
 from rich.console import Console
 
+from local import terminal
 from local.approve import approve
 from local.pipeline import LocalPipeline, Options, fresh_workdir
 from local.progress import Progress, progress
@@ -22,6 +23,7 @@ _LINK = re.compile(r"^http\S+/approvals/\S+$", re.MULTILINE)
 _SHORT_NAME = re.compile(r"Short name, typed to confirm: (\S+)")
 _LOOK_SECONDS = 0.1
 _RUNNING = "RUNNING"
+_TERMINAL = "terminal.env"
 #: A sweep lingers for some of its intervals, and ends within a minute.
 _QUIET_SECONDS = 90.0
 
@@ -60,12 +62,14 @@ def run(job: Job, console: Console) -> int:
     """Run the job and write ``summary.json``; 0 only when the outcome is ``Succeeded``."""
     began = time.monotonic()
     job.out.mkdir(parents=True, exist_ok=True)
-    for stale in ("summary.json", "plan.json", "evidence.intoto.json", "public-key.pem"):
+    for stale in ("summary.json", "plan.json", "evidence.intoto.json", "public-key.pem", _TERMINAL):
         (job.out / stale).unlink(missing_ok=True)
     try:
         summary = _run(job, console, began)
     except PipelineError as error:
         summary = refused(str(error.reason), error.message, time.monotonic() - began)
+    # Its keys ended with the run.
+    (job.out / _TERMINAL).unlink(missing_ok=True)
     (job.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     if summary["rollout"] is None:
         refusal(console, summary)
@@ -107,6 +111,8 @@ def _follow(job: Job, pipeline: LocalPipeline, view: View) -> tuple[Progress | N
             return resolve, None
         if not asked and (message := _asked(pipeline)) is not None:
             asked = True
+            if rollout is not None:
+                _from_a_terminal(job, pipeline, rollout.name, view)
             _answer(job, message, view)
         if asked and rollout is not None and rollout.state != "Request approval":
             view.link(None)
@@ -140,6 +146,19 @@ def _answer(job: Job, message: str, view: View) -> None:
         return
     approve(link[0], short_name[1], job.reason)
     view.say(f"Approved by {job.options.approver} through the page's form.")
+
+
+def _from_a_terminal(job: Job, pipeline: LocalPipeline, rollout: str, view: View) -> None:
+    """How to ask and answer without the page, where nobody is answering already."""
+    arn = pipeline.config.approvals.approvers[0].iam
+    if arn is None or job.options.approver is not None:
+        return
+    file = job.out / _TERMINAL
+    terminal.write(pipeline.aws, arn, file)
+    # Absolute without a folder: the shell looks a bare name up in PATH.
+    view.say(
+        f"\nFrom another terminal:\n{terminal.line(_short(Path(sys.executable)), file.absolute(), rollout)}"
+    )
 
 
 def _verify_command(out: Path) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from botocore.exceptions import ClientError
 
 from infra.ledger_writers import LEDGER_WRITERS
 from infra.sources import ROOT
+from local import terminal
 from local.aws import LocalAws
 from tests.functional.approvals.support import config, seed
 from tests.functional.engine.test_ledger_writers import s3_of
@@ -31,6 +34,7 @@ ALEX, KIM = f"{SSO}/alex@example.com", f"arn:aws:sts::{ACCOUNT}:assumed-role/kim
 APPROVERS = [
     {"name": "alex", "iam": f"arn:aws:sts::{ACCOUNT}:assumed-role/AWSReservedSSO_Approve_*/alex@example.com"},
     {"name": "kim", "iam": f"arn:aws:iam::{ACCOUNT}:role/kim"},
+    {"name": "sam", "iam": f"arn:aws:iam::{ACCOUNT}:user/sam"},
 ]
 RUNTIME = ROOT / "local/samples/clusterruntime.yaml"
 
@@ -196,3 +200,26 @@ def test_an_api_that_is_away_may_come_back(alex: Person) -> None:
     assert alex.run(approvals, "list", "--api", "http://example.com").status == 1, (
         "plain http is for loopback"
     )
+
+
+def test_a_file_for_the_shell_makes_an_approver_of_another_terminal(
+    pipeline: LocalAws, tmp_path: Path
+) -> None:
+    waiting, file = (
+        seed(Writers(pipeline), cluster="shell", asked=("sam",)),
+        tmp_path / "its own folder" / "terminal.env",
+    )
+    file.parent.mkdir()
+    file.touch(mode=0o644)
+    terminal.write(pipeline, f"arn:aws:iam::{ACCOUNT}:user/sam", file)
+    assert file.stat().st_mode & 0o777 == 0o600, "nobody else reads keys"
+    described = terminal.line(shlex.quote(sys.executable), file, waiting.name)
+    rejected = described.replace("describe", "reject --reason Later").replace(" )", "; echo $AWS_REGION )")
+    for typed, words in ((described, "you         sam"), (rejected, f"{waiting.name} is rejected")):
+        done = subprocess.run(
+            ["sh", "-c", f"{typed}; echo after: $AICR_PIPELINE_API."],
+            env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert words in done.stdout, done.stderr
+        assert "after: ." in done.stdout, "the shell itself is as it was"
+    assert record(pipeline, f"rollouts/{waiting.name}/decision.json")["by"] == ["sam"]
