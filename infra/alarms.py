@@ -27,10 +27,10 @@ class Alarms(Construct):
         self._action = actions.SnsAction(topic)
 
     def queue(self, queue: sqs.Queue) -> None:
-        """An event could not be handled."""
+        """An event could not be handled, or a message to somebody was not taken."""
         self._alarm(
             "DeadLetters",
-            "An event could not be handled; it waits in the dead-letter queue",
+            "An event could not be handled, or a message not delivered; it waits in the dead-letter queue",
             queue.metric_approximate_number_of_messages_visible(
                 period=Duration.minutes(5), statistic="Maximum"
             ),

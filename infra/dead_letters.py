@@ -1,4 +1,4 @@
-"""Where events go that could not be handled. One queue: anything in it is worth a look."""
+"""Where events go that could not be handled, or say so. One queue: anything in it is worth a look."""
 
 from collections.abc import Sequence
 

@@ -52,6 +52,29 @@ class Rule(Construct):
         self.arn = rule.attr_arn
 
 
+class Kept(Construct):
+    """One pattern whose events wait in the dead-letter queue, until a person looked at them."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        description: str,
+        pattern: dict[str, Any],
+        dead_letters: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, id)
+        rule = events.CfnRule(
+            self,
+            "Rule",
+            description=description,
+            event_pattern={**pattern, **_NOT_REPLAYED},
+            targets=[events.CfnRule.TargetProperty(id="queue", arn=dead_letters.queue_arn)],
+        )
+        self.arn = rule.attr_arn
+
+
 def object_created(bucket: str, *keys: Any) -> dict[str, Any]:
     """S3 says that an object under one of ``keys`` (text, or a matcher) was put."""
     return {

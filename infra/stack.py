@@ -276,7 +276,14 @@ class PipelineStack(Stack):
             )
             for id, (function, description, pattern) in rules.items()
         ]
-        self.dead_letters.accept_from([rule.arn for rule in made])
+        failed = events.Kept(
+            self,
+            "MessageFailed",
+            description="A message to somebody was not taken",
+            pattern=events.own(cluster, "Message Failed"),
+            dead_letters=self.dead_letters.queue,
+        )
+        self.dead_letters.accept_from([*(rule.arn for rule in made), failed.arn])
 
     @property
     def _keeps_credentials(self) -> bool:

@@ -13,6 +13,22 @@ def test_each_approver_has_a_topic_and_no_subscription_a_filter(demo: Stack, pri
         assert not any("FilterPolicy" in found["Properties"] for found in subscriptions)
 
 
+def test_a_message_that_fails_waits_in_the_dead_letter_queue_under_an_alarm(stack: Stack) -> None:
+    rules = stack.of_type("AWS::Events::Rule")
+    ((id, rule),) = [
+        (id, found["Properties"])
+        for id, found in rules.items()
+        if found["Properties"]["EventPattern"].get("detail-type") == ["Message Failed"]
+    ]
+    assert rule["EventPattern"]["source"] == ["aicr.pipeline"] and rule["EventPattern"]["detail"]["cluster"]
+    (queue,) = stack.of_type("AWS::SQS::Queue")
+    assert [target["Arn"] for target in rule["Targets"]] == [{"Fn::GetAtt": [queue, "Arn"]}]
+    policy = json.dumps(stack.one("AWS::SQS::QueuePolicy")["PolicyDocument"])
+    assert f'["{id}", "Arn"]' in policy, "else EventBridge drops it without a word"
+    alarms = json.dumps([a["Properties"] for a in stack.of_type("AWS::CloudWatch::Alarm").values()])
+    assert "ApproximateNumberOfMessagesVisible" in alarms
+
+
 def test_pages_and_signed_routes_are_reached_through_the_api_alone(stack: Stack) -> None:
     """Who invokes a function directly could say to be anybody."""
     found: dict[str, list[dict[str, object]]] = {}

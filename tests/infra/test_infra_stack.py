@@ -201,6 +201,7 @@ def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
         return {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": detail, **replayed}
 
     assert found == {
+        "A message to somebody was not taken": own("Message Failed"),
         "A runtime was put into the inbox": created(inbox, "runtimes/cluster.yaml"),
         "A plan is ready, or a rollout ended and another may start": own("Plan Ready", "Rollout Ended"),
         "Something new is waited for": own("Waiter Registered", "Plan Ready"),
@@ -227,6 +228,8 @@ def test_each_rule_may_invoke_its_function_and_keeps_what_fails(stack: Stack) ->
     }
     for logical_id, rule in stack.of_type("AWS::Events::Rule").items():
         (target,) = rule["Properties"]["Targets"]
+        if target["Id"] == "queue":
+            continue  # what it is about waits there itself
         assert target["DeadLetterConfig"]
         assert (f"<{logical_id}.Arn>", plain(target["Arn"])) in permitted
 
