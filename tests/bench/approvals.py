@@ -129,7 +129,7 @@ def _send(http: urllib3.PoolManager, link: str, form: dict[str, str], short_name
         "sec-fetch-site": "same-origin",
     }
     answer = http.request("POST", link, body=urlencode(typed), headers=headers, redirect=False)
-    assert answer.status == 303, (answer.status, answer.data[:300])
+    assert answer.status == 303, (answer.status, answer.data.decode()[:3000])
 
 
 class _Writers:

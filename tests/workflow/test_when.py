@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.model.rollout import step_key
 
 from local.aws.model import ExecutionView
 from local.kube import JOBS
@@ -173,3 +175,21 @@ def test_a_rollout_that_runs_is_not_disturbed(running: Machine) -> None:
     third = executions(running, "rollout")[2]
     assert (third.input["fromPlan"], third.input["toPlan"]) == (second.input["toPlan"], target(running))
     assert running.pipeline.aws.problems == []
+
+
+def test_a_token_answered_past_the_pages_opens_nothing(running: Machine) -> None:
+    """An administrator, or whoever found the token in a history, says that people approved."""
+    aws, waits = running.pipeline.aws, executions(running, "rollout")[2]
+    table = Coordination(aws.client("dynamodb"), aws.outputs["CoordinationTable"])
+
+    def tokens() -> list[str]:
+        found = [waiter for waiter in table.waiters() if waiter.wanted.get("rollout") == waits.name]
+        return [waiter.token for waiter in found if waiter.kind == "approval"]
+
+    running.wait(tokens, 60, "the question")
+    forged = json.dumps({"decision": "Approved", "by": ["mallory"]})
+    aws.client("stepfunctions").send_task_success(taskToken=tokens()[0], output=forged)
+    ended = aws.wait_execution(waits.arn, timeout=60)
+    assert ended.error == "RolloutFailed" and "No approval is recorded" in (ended.cause or "")
+    assert running.outcome(waits.name)["installed"] == []
+    assert running.pipeline.ledger(step_key(waits.name, 1)) is None
