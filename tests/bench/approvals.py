@@ -103,7 +103,7 @@ def _moving(running: Machine, link: str, short_name: str) -> float:
     """Seconds from the sent form to the state machine leaving the state that waited."""
     http, aws = urllib3.PoolManager(retries=False, timeout=30), running.pipeline.aws
     rollout = aws.executions(running.pipeline.machine("rollout"))[-1].arn
-    form = fields(http.request("GET", link).data.decode())
+    form = _form(http, link)
     began = datetime.now(UTC)
     _send(http, link, form, short_name, "measured")
 
@@ -118,6 +118,12 @@ def _moving(running: Machine, link: str, short_name: str) -> float:
     running.wait(left, 30, "the machine moving")
     http.clear()
     return (left()[0].astimezone(UTC) - began).total_seconds()
+
+
+def _form(http: urllib3.PoolManager, link: str) -> dict[str, str]:
+    page = http.request("GET", link)
+    assert page.status == 200, (page.status, page.data.decode()[:3000])
+    return fields(page.data.decode())
 
 
 def _send(http: urllib3.PoolManager, link: str, form: dict[str, str], short_name: str, reason: str) -> None:
@@ -161,7 +167,7 @@ def _many(running: Machine) -> bool:
 
     def approve(one: Waiting) -> None:
         link = approval_url(aws.api_url, one.name, _APPROVER, link_secret(key, one.name, _APPROVER))
-        form = fields(http.request("GET", link).data.decode())
+        form = _form(http, link)
         _send(http, link, form, one.short, f"for {one.name}")
 
     began = time.perf_counter()
