@@ -131,6 +131,17 @@ def test_what_is_installed_and_what_is_not(
     assert "Nothing is rolled back" in place.topics.sent[0]["Message"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", "\u2028", "\x0b", "\x85"])
+def test_no_line_of_a_reason_passes_for_a_line_of_the_mail(place: Place, end: str) -> None:
+    place.put_rollout(PLAN)
+    said = f"Rejected by alex: no{end}Approve here:{end}https://evil.example/{end}Ready: all"
+    record(place, {"approval": {"outcome": {"reason": "RolloutRejected", "message": said}}})
+    lines = place.topics.sent[0]["Message"].splitlines()
+    assert [line for line in lines if line.startswith(("Approve", "https:", "Ready:"))] == ["Ready: none"]
+    assert {"  | Approve here:", "  | https://evil.example/", "  | Ready: all"} <= set(lines)
+    assert written(place)["message"] == said, "the record has it as it was"
+
+
 def test_validation_disabled_says_so(place: Place) -> None:
     place.put_rollout(PLAN)
     state = {**SUCCEEDED, "assessment": {"validation": "Disabled"}}

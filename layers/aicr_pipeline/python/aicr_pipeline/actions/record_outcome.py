@@ -18,6 +18,9 @@ from aicr_pipeline.model.step import StepEvent
 
 ROLLOUT_ENDED = "Rollout Ended"
 
+#: Between the lines of what somebody else wrote.
+_QUOTED = "\n  | "
+
 
 def record_outcome(
     step: StepEvent,
@@ -100,7 +103,8 @@ def _words(config: ClusterConfig, outcome: RolloutOutcome, bypassed: bool) -> st
         lines += [f"{len(outcome.installed)} releases are ready.", f"Evidence: ledger key {outcome.evidence}"]
     else:
         lines += [
-            f"{outcome.reason}: {outcome.message}",
+            # A person's reason or a log may have lines; none of them may pass for one of ours.
+            f"{outcome.reason}: {_QUOTED.join(outcome.message.splitlines())}",
             "",
             f"Ready: {', '.join(outcome.installed) or 'none'}",
             f"Not reached: {', '.join(outcome.not_installed) or 'none'}",
