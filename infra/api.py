@@ -19,6 +19,7 @@ SIGNED_IN_ROUTES = {
     **{method.capitalize(): f"{method} {SIGNED_IN}" for method in ("GET", "HEAD", "POST")},
     "Login": "GET /login/{rollout}",
     "Callback": "GET /callback",
+    "SignOut": "POST /sign-out",
 }
 #: Signed with the caller's AWS credentials (SigV4); API Gateway refuses everything else.
 SIGNED = {

@@ -134,9 +134,8 @@ class PipelineStack(Stack):
         arns = {
             "Permission": self._routes_arn("approvals"),
             "LoginPermission": self._routes_arn("login"),
-            "CallbackPermission": self.format_arn(
-                service="execute-api", resource=self.api.api.ref, resource_name="*/GET/callback"
-            ),
+            "CallbackPermission": self._route_arn("GET/callback"),
+            "SignOutPermission": self._route_arn("POST/sign-out"),
         }
         self.api.serve(pages, SIGNED_IN_ROUTES, arns)
 
@@ -158,6 +157,9 @@ class PipelineStack(Stack):
         return self.format_arn(
             service="execute-api", resource=self.api.api.ref, resource_name=f"*/*/{folder}/*"
         )
+
+    def _route_arn(self, route: str) -> str:
+        return self.format_arn(service="execute-api", resource=self.api.api.ref, resource_name=f"*/{route}")
 
     def _cloudformation_role(self) -> str:
         """The role that CDK's bootstrap gives CloudFormation; ``-c deploymentRole=`` names another."""

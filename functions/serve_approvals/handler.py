@@ -9,7 +9,7 @@ from typing import Any
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.approval_site import FAILED, NOT_FOUND, Answer, Link, Post, Site
 from aicr_pipeline.actions.serve_approvals import show, submit
-from aicr_pipeline.actions.sign_in import Desk, callback, login, show_signed_in, submit_signed_in
+from aicr_pipeline.actions.sign_in import Desk, callback, login, show_signed_in, sign_out, submit_signed_in
 from aicr_pipeline.clock import now
 from aicr_pipeline.pages import render
 from aws_lambda_powertools import Logger, Metrics
@@ -71,6 +71,12 @@ def post_signed_in(rollout: str) -> Response[str]:
 def get_login(rollout: str) -> Response[str]:
     """To the issuer."""
     return _response(login(rollout, _cookies(), _desk()))
+
+
+@app.route("/sign-out", method=["POST"])
+def post_sign_out() -> Response[str]:
+    """The end of a session."""
+    return _response(sign_out(_cookies(), _post(), _desk()))
 
 
 @app.route("/callback", method=["GET"])

@@ -62,4 +62,5 @@ def test_the_routes_of_the_pages_are_those_of_the_identity(demo: Stack, private:
     assert keys(demo) == {f"{method} /approvals/{{rollout}}/{{approver}}" for method in methods}
     assert keys(private) == {
         *(f"{method} /approvals/{{rollout}}" for method in methods), "GET /login/{rollout}", "GET /callback",
+        "POST /sign-out",
     }  # fmt: skip

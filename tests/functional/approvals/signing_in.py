@@ -34,7 +34,7 @@ CLIENT = "approval-pages"
 TABLE = "coordination"
 PAGES = (
     "GET /approvals/{rollout}", "HEAD /approvals/{rollout}", "POST /approvals/{rollout}",
-    "GET /login/{rollout}", "GET /callback",
+    "GET /login/{rollout}", "GET /callback", "POST /sign-out",
 )  # fmt: skip
 PEOPLE: dict[str, dict[str, Any]] = {
     "sub-alex": {"email": "Alex@example.com", "email_verified": True},

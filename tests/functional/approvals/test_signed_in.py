@@ -300,6 +300,31 @@ def test_a_session_that_ended_loses_nothing_that_was_typed(
     assert decision_of(waiting)["reason"] == "Planned maintenance: Read every\nvalue <b>"
 
 
+def test_signing_out_ends_the_session_for_whoever_has_its_id(
+    pages: SignIn, provider: str, waiting: Waiting
+) -> None:
+    pages.configure(provider)
+    alex, thief = pages.person(), pages.person()
+    page = alex.sign_in(waiting.name, "sub-alex")
+    assert "Signed in as Alex@example.com" in page.body and 'action="/sign-out"' in page.body
+    form = pages.form(page, reason="typed before")
+    thief.cookies[SESSION] = alex.cookies[SESSION]
+    assert alex.send("POST", "/sign-out", {}, sec_fetch_site="cross-site").status == 403
+    assert alex.send("POST", "/sign-out", {}, sec_fetch_site="none").status == 403, "no proof, no end"
+    assert thief.get(f"/approvals/{waiting.name}").status == 200, "the session held"
+    out = alex.send("POST", "/sign-out", {})
+    assert out.status == 200 and not out.location and "You are signed out" in out.body
+    assert SESSION not in alex.cookies and LOGIN not in alex.cookies and not pages.rows()
+    for line in out.set_cookies:
+        assert sorted(line.split("; ")[1:]) == ["HttpOnly", "Max-Age=0", "Path=/", "SameSite=Lax", "Secure"]
+    assert thief.get(f"/approvals/{waiting.name}").status == 302
+    ended = alex.send("POST", f"/approvals/{waiting.name}", form)
+    assert ended.status == 403 and "typed before" in ended.body and "Signed in as" not in ended.body
+    assert pages.person().send("POST", "/sign-out", {}).status == 200, "twice is the same"
+    assert waiting.read("decision") is None
+    assert pages.person().get("/sign-out").status == 404, "opening an address ends nothing"
+
+
 def test_a_form_is_bound_to_its_session(pages: SignIn, provider: str, waiting: Waiting) -> None:
     pages.configure(provider)
     alex, kim = pages.person(), pages.person()

@@ -104,7 +104,7 @@ class Answer:
     """A page, or a redirect when ``location`` is set. ``name`` says what happened, for logs and metrics.
 
     ``sign_in`` is a path of ours that leads to the issuer; ``form`` without ``view`` holds what somebody
-    typed whose session is over.
+    typed whose session is over; ``signed_in_as`` is whose session holds, who may end it on the page.
     """
 
     status: int
@@ -115,6 +115,7 @@ class Answer:
     form: FormView | None = None
     location: str | None = field(default=None, repr=False)
     sign_in: str | None = None
+    signed_in_as: str = ""
     cookies: tuple[CookieSet, ...] = ()
 
 

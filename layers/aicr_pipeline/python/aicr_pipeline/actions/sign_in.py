@@ -94,7 +94,9 @@ def show_signed_in(rollout: str, cookies: Mapping[str, str], desk: Desk) -> Answ
     """The page of a rollout, or the way to the issuer for somebody without a session. Changes nothing."""
     try:
         visit = _visit(rollout, cookies, desk)
-        return _to_issuer(rollout, cookies, desk) if visit is None else show(visit, desk.site)
+        if visit is None:
+            return _to_issuer(rollout, cookies, desk)
+        return replace(show(visit, desk.site), signed_in_as=visit.identity.shown)
     except RefusedError as refused:
         return refused.answer
 
@@ -108,7 +110,9 @@ def submit_signed_in(rollout: str, cookies: Mapping[str, str], post: Post, desk:
         if not is_same_origin(post.headers, desk.site.base_url):
             raise RefusedError(CROSS_SITE)
         visit = _visit(rollout, cookies, desk)
-        return _signed_out(rollout, post) if visit is None else submit(visit, post, desk.site)
+        if visit is None:
+            return _signed_out(rollout, post)
+        return replace(submit(visit, post, desk.site), signed_in_as=visit.identity.shown)
     except RefusedError as refused:
         return refused.answer
 
@@ -120,6 +124,19 @@ def login(rollout: str, cookies: Mapping[str, str], desk: Desk) -> Answer:
         return _to_issuer(rollout, cookies, desk, prompt="login")
     except RefusedError as refused:
         return refused.answer
+
+
+def sign_out(cookies: Mapping[str, str], post: Post, desk: Desk) -> Answer:
+    """End this browser's session, at once and for whoever else has its id. Twice is the same.
+
+    The issuer's own session is not ours to end: a redirect there is what the page's policy would stop.
+    """
+    if not desk.is_open:
+        return NOT_FOUND
+    if not is_same_origin(post.headers, desk.site.base_url):
+        return CROSS_SITE
+    desk.sessions().end(cookies.get(SESSION_COOKIE, ""))
+    return _SIGNED_OFF
 
 
 def callback(query: Mapping[str, str], cookies: Mapping[str, str], desk: Desk) -> Answer:
@@ -194,6 +211,14 @@ def _digest(rollout: str, site: Site) -> str:
     return "nothing-asked" if request is None else request.digest
 
 
+_SIGNED_OFF = Answer(
+    200,
+    "signed-off",
+    "You are signed out",
+    "Nobody decides here in your name any more. The sign-in service may still know this browser: on a "
+    "machine that others use, sign out there, too. Open the link from your message to come back.",
+    cookies=(CookieSet(SESSION_COOKIE, "", 0), CookieSet(LOGIN_COOKIE, "", 0)),
+)
 _STRANGE_STATE = Answer(
     403,
     "sign-in-state",
