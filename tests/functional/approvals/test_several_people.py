@@ -82,6 +82,23 @@ def test_an_approval_that_ran_out_does_not_count(site: Site) -> None:
     assert waiting.read("decision") is None
 
 
+@pytest.mark.parametrize("again", ["alex", "kim", "robin"])
+def test_a_quorum_whose_decision_was_not_written_is_completed_by_anybody(site: Site, again: str) -> None:
+    """The function of whoever was the last ended between their own record and the decision."""
+    people = ("alex", "kim", "robin")
+    site.configure(minApprovals=2, approvers=[{"name": name} for name in people])
+    waiting = seed(site.s3, min_approvals=2, asked=people)
+    assert site.post(waiting, site.form(waiting)).status == 303
+    key = approval_record_key(waiting.name, "alex")
+    record = json.loads(site.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()) | {"by": ["kim"]}
+    key = approval_record_key(waiting.name, "kim")
+    site.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record).encode())
+    page = site.get(waiting, again)
+    assert page.state == "open" and "They are enough" in page.body
+    assert site.follow(site.post(waiting, site.form(waiting, again), again)).state == "approved"
+    assert set(decision_of(waiting)["by"]) == {"alex", "kim", again}
+
+
 class _Meeting:
     """S3 whose puts wait for each other before the first is made, and are then made one at a time.
 

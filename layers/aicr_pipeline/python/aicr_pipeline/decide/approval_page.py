@@ -161,9 +161,22 @@ def page_state(records: Records, approver: str, now: datetime) -> PageState:
         return PageState.NotNeeded
     if records.request is None or records.report is None:
         return PageState.Preparing
-    if any(approver in approval.by for approval in records.approvals):
+    if any(approver in approval.by for approval in records.approvals) and not _are_enough(records, now):
         return PageState.AwaitingOthers
     return PageState.Open
+
+
+def _are_enough(records: Records, now: datetime) -> bool:
+    """Whether enough people approved although no decision is there: whoever was the last could not write it.
+
+    Then each of them can send theirs again, which writes it; nothing else would before the deadline.
+    """
+    people = {
+        (approval.principals or approval.by)[0]
+        for approval in records.approvals
+        if approval.decision == "Approved" and parse_time(approval.expires_at) > now
+    }
+    return len(people) >= records.needed
 
 
 def page_status(state: PageState) -> int:
