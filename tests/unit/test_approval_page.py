@@ -230,6 +230,14 @@ def test_a_known_submitter_is_not_warned_of() -> None:
             [ValueChange("a", None, '{\n  "b": 1\n}'), ValueChange("a.b", "1", None)],
         ),
         ({"ü": "😀"}, {"ü": "x"}, [ValueChange("ü", '"😀"', '"x"')]),
+        # Equal to Python, not to a chart.
+        ({"a": 1}, {"a": True}, [ValueChange("a", "1", "true")]),
+        ({"a": False}, {"a": 0}, [ValueChange("a", "false", "0")]),
+        (
+            {"a": [{"b": 0}]},
+            {"a": [{"b": False}]},
+            [ValueChange("a", '[\n  {\n    "b": 0\n  }\n]', '[\n  {\n    "b": false\n  }\n]')],
+        ),
     ],
 )
 def test_values_side_by_side(before: Any, after: Any, changes: list[ValueChange]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aicr_pipeline.decide.canonical import equal
 from aicr_pipeline.decide.compare_plans import Difference
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import Report, Step, Verdict
@@ -89,7 +90,7 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
                 yield _side_by_side(Difference(where, before[key]))
             else:
                 yield from value_changes(before[key], after[key], where)
-    elif before != after:
+    elif not equal(before, after):
         yield _side_by_side(Difference(path or "(all)", before, after))
 
 
