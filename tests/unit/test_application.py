@@ -13,6 +13,7 @@ from aicr_pipeline.decide.application import (
     is_ours,
     new_application,
     operation,
+    same_but_nulls,
     updated_application,
 )
 
@@ -159,3 +160,21 @@ def test_whose(labels: Any, ours: bool) -> None:
 )
 def test_carries(given: Any, found: bool) -> None:
     assert carries(given, OURS) is found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"a": True}, {"a": 1}, False),
+        ({"a": [0]}, {"a": [False]}, False),
+        ({"a": {"b": 1}}, {"a": {"b": True}}, False),
+        ({"a": 1}, {"a": 1.0}, True),
+        ({"a": None, "b": [True]}, {"b": [True]}, True),
+        ({"a": {"b": None}}, {"a": {}}, True),
+        (None, {}, False),
+    ],
+)
+def test_what_is_installed_is_compared_as_json(one: Any, other: Any, same: bool) -> None:
+    """Somebody's 1 in place of true is drift: a chart tells them apart."""
+    assert same_but_nulls(one, other) is same
+    assert same_but_nulls(other, one) is same

@@ -7,6 +7,7 @@ fields are in ``docs/argocd.md``.
 from collections.abc import Mapping
 from typing import Any
 
+from aicr_pipeline.decide.canonical import equal
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import PlannedRelease
 
@@ -119,7 +120,7 @@ def same_but_nulls(one: Any, other: Any) -> bool:
 
     In Helm values a null is meant (it takes a default away), so it stays in the spec.
     """
-    return bool(_without_nulls(one) == _without_nulls(other))
+    return equal(_without_nulls(one), _without_nulls(other))
 
 
 def _without_nulls(value: Any) -> Any:
