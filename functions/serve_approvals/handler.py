@@ -8,6 +8,7 @@ from typing import Any
 
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.approval_site import FAILED, NOT_FOUND, Answer, Link, Post, Site
+from aicr_pipeline.actions.serve_approvals import failed as unrecorded
 from aicr_pipeline.actions.serve_approvals import show, submit
 from aicr_pipeline.actions.sign_in import Desk, callback, login, show_signed_in, sign_out, submit_signed_in
 from aicr_pipeline.clock import now
@@ -98,7 +99,7 @@ def failed(error: Exception) -> Response[str]:
     where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
     reason = str(getattr(error, "reason", ""))
     logger.error("failed", extra={"error": type(error).__name__, "reason": reason, "where": where})
-    return _response(FAILED)
+    return _response(unrecorded(_post()) if app.current_event.http_method == "POST" else FAILED)
 
 
 @logger.inject_lambda_context(log_event=False)

@@ -7,12 +7,40 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval import check_decision, form_nonce
 from aicr_pipeline.model.rollout import Decision
+from botocore.exceptions import ClientError
 
 from tests.functional.approvals.conftest import Site
 from tests.functional.approvals.support import BASE_URL, DIGEST, KEY, Waiting, decision_of, refused, seed
+
+
+@pytest.mark.parametrize("decision", ["Approved", "Rejected", "Revoked"])
+def test_what_was_typed_outlives_a_failure_of_ours(site: Site, waiting: Waiting, decision: str) -> None:
+    """S3 is down between the page and the record."""
+    approving = decision != "Revoked"
+    if not approving:
+        waiting.decide("Approved")
+    form = site.form(
+        waiting, decision=decision, reason="Read every <value>", expiry="2h" if approving else "(absent)"
+    )
+    put = Ledger.put_once
+
+    def down(*_: object, **__: object) -> bool:
+        raise ClientError({"Error": {"Code": "SlowDown", "Message": "secret words"}}, "PutObject")
+
+    site.monkeypatch.setattr(Ledger, "put_once", down)
+    page = site.post(waiting, form)
+    assert page.status == 500 and "secret words" not in page.body + site.logs.getvalue()
+    assert "Read every &lt;value&gt;" in page.body
+    site.monkeypatch.setattr(Ledger, "put_once", put)
+    kept = page.fields
+    assert kept["decision"] == decision and kept["shortName"] == waiting.short
+    again = site.post(waiting, kept)
+    assert again.status == 403 and again.fields["reason"] == "Read every <value>", "with a nonce again"
+    assert site.post(waiting, {**again.fields, "decision": decision}).status == 303
 
 
 def test_approve(site: Site, waiting: Waiting) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from aicr_pipeline.actions.approval_site import (
     CROSS_SITE,
+    FAILED,
     NOT_FOUND,
     Answer,
     FormView,
@@ -170,6 +171,15 @@ def read_post(post: Post) -> Form:
             )
         )
     return form
+
+
+def failed(post: Post) -> Answer:
+    """What is left when recording failed on our side: whatever was typed, to be sent once more."""
+    try:
+        form = read_post(post)
+    except RefusedError:
+        return FAILED
+    return replace(FAILED, form=replace(FormView("", form.digest), typed=form))
 
 
 def _decide(visit: Visit, who: Principal, records: Records, form: Form, site: Site, now: datetime) -> Answer:
