@@ -104,8 +104,8 @@ class Answer:
     """A page, or a redirect when ``location`` is set. ``name`` says what happened, for logs and metrics.
 
     ``sign_in`` is a path of ours that leads to the issuer; ``form`` without ``view`` holds what somebody
-    typed whose session is over, or whose answer could not be recorded; ``signed_in_as`` is whose session holds,
-    who may end it on the page.
+    typed whose session is over, or whose answer could not be recorded; ``signed_in_as`` is whose session
+    holds, who may end it on the page.
     """
 
     status: int
