@@ -110,7 +110,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _site() -> Site:
-    return Site(wiring.config(), wiring.ledger(), wiring.approval_key, env.text("APPROVAL_URL"), now)
+    return Site(
+        wiring.config(), wiring.remembering_ledger(), wiring.approval_key, env.text("APPROVAL_URL"), now
+    )
 
 
 def _link(rollout: str, approver: str) -> Link:

@@ -93,7 +93,7 @@ _NOTHING = Reply(
 
 
 def _desk() -> Desk:
-    return Desk(wiring.config(), wiring.ledger(), wiring.inbox(), now)
+    return Desk(wiring.config(), wiring.remembering_ledger(), wiring.inbox(), now)
 
 
 def _caller() -> Caller:

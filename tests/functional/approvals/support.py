@@ -151,6 +151,8 @@ class Waiting:
     def put(self, document: str, value: Any) -> None:
         body = json.dumps(value.wire(), sort_keys=True).encode()
         self.s3.put_object(Bucket=BUCKET, Key=rollout_key(self.name, document), Body=body)
+        # Written again, which the ledger lets nobody do: what a process kept of it is another world's.
+        wiring.remembering_ledger.cache_clear()
 
     def read(self, document: str) -> dict[str, Any] | None:
         keys = self.written()
@@ -282,7 +284,7 @@ def make_stores() -> tuple[Any, str]:
 
 def forget() -> None:
     """A cold start: what the process kept is gone."""
-    for cached in (wiring.ledger, wiring.approval_key, aws.client, env.cluster_config):
+    for cached in (wiring.remembering_ledger, wiring.approval_key, aws.client, env.cluster_config):
         cached.cache_clear()
 
 

@@ -11,7 +11,7 @@ from aicr_pipeline import env
 from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
-from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger, RememberingLedger
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.approvers import stack_issuer
@@ -38,6 +38,12 @@ def config() -> ClusterConfig:
 def ledger() -> Ledger:
     """The ledger bucket."""
     return Ledger(aws.client("s3"), env.text("LEDGER_BUCKET"))
+
+
+@cache
+def remembering_ledger() -> RememberingLedger:
+    """The ledger bucket, for those who read the same records again and again."""
+    return RememberingLedger(aws.client("s3"), env.text("LEDGER_BUCKET"))
 
 
 @cache

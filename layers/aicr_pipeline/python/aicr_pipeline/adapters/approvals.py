@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from datetime import datetime
 
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Ledger, ListedLedger
 from aicr_pipeline.adapters.rollouts import (
     last_step,
     load_outcome,
@@ -70,6 +70,7 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     PipelineError
         ``PlanUnreadable`` when a record or plan is missing or changed.
     """
+    ledger = ListedLedger(ledger, f"rollouts/{rollout}/")
     report, request = load_report(ledger, rollout), load_request(ledger, rollout)
     needed = max(request.min_approvals if request else 1, approvals.min_approvals)
     found = load_rollout(ledger, rollout)

@@ -101,6 +101,56 @@ class Ledger:
                 yield item["Key"], item["LastModified"].isoformat()
 
 
+class ListedLedger(Ledger):
+    """One folder of the ledger, listed once: what is not there costs no request.
+
+    A listing of S3 is as fresh as a read, so this is the folder as it is now; made anew for each look.
+    """
+
+    def __init__(self, ledger: Ledger, prefix: str) -> None:
+        super().__init__(ledger._s3, ledger.bucket)
+        self._ledger, self._prefix = ledger, prefix
+        self._found = dict(ledger.keys(prefix))
+
+    def get(self, key: str) -> bytes | None:
+        if key.startswith(self._prefix) and key not in self._found:
+            return None
+        return self._ledger.get(key)
+
+    def keys(self, prefix: str) -> Iterator[tuple[str, str]]:
+        if not prefix.startswith(self._prefix):
+            yield from self._ledger.keys(prefix)
+            return
+        yield from ((key, written) for key, written in self._found.items() if key.startswith(prefix))
+
+
+class RememberingLedger(Ledger):
+    """Keeps what it read for the life of its process: a key never changes once it is written.
+
+    For pages, which people look at again and again. What is absent may be written, so it is asked for again.
+    The gate reads for itself.
+    """
+
+    def __init__(self, s3: Any, bucket: str, most_bytes: int = 16 * 1024 * 1024) -> None:
+        super().__init__(s3, bucket)
+        self._most = most_bytes
+        self._kept: dict[str, bytes] = {}
+        self._size = 0
+
+    def get(self, key: str) -> bytes | None:
+        found = self._kept.get(key)
+        if found is None and (found := super().get(key)) is not None:
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: str, body: bytes) -> None:
+        self._kept[key] = body
+        self._size += len(body)
+        while self._size > self._most:
+            oldest = next(iter(self._kept))
+            self._size -= len(self._kept.pop(oldest))
+
+
 @dataclass(frozen=True)
 class InboxObject:
     """One version of an inbox object."""
