@@ -14,6 +14,7 @@ from aicr_pipeline.model.base import DocumentT, parse
 from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
+    Acknowledgement,
     ApprovalRequest,
     Decision,
     Outcome,
@@ -89,6 +90,11 @@ def standing_decision(ledger: LedgerReader, rollout: Rollout) -> Decision | None
 def load_bypass(ledger: LedgerReader, name: str) -> Decision | None:
     """What stands in place of a decision where a development cluster bypassed the approval."""
     return _load(ledger, name, "bypass", Decision)
+
+
+def load_acknowledgement(ledger: LedgerReader, name: str, release: str) -> Acknowledgement | None:
+    """What somebody said before a ``manual`` step, once somebody did."""
+    return _load(ledger, name, f"acknowledgements/{release}", Acknowledgement)
 
 
 def last_step(ledger: LedgerReader, name: str) -> StepStarted | None:

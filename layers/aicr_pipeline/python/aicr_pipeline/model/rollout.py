@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from aicr_pipeline.model.base import Document
-from aicr_pipeline.model.plan import Digest
+from aicr_pipeline.model.plan import Digest, ReleaseName
 from aicr_pipeline.model.reasons import Reason
 
 RolloutName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,79}$")]
@@ -64,6 +64,28 @@ class Rollout(Document):
     inherits: RolloutName | None = None
 
 
+class Instruction(Document):
+    """One thing to do, as the upgrade record has it."""
+
+    id: str
+    description: str
+    reason: str | None = None
+
+
+class Guidance(Document):
+    """What an upgrade record says about this move, in its own words; the steps are those for Argo CD."""
+
+    applies_from: str
+    applies_to: str
+    summary: str
+    precondition: str | None = None
+    reversible: bool | None = None
+    reversible_notes: str | None = None
+    verified_by: str | None = None
+    steps: tuple[Instruction, ...] = ()
+    references: tuple[str, ...] = ()
+
+
 class Step(Document):
     """One release of the report."""
 
@@ -77,6 +99,15 @@ class Step(Document):
     from_version: str | None = None
     to_version: str
     changed_values: tuple[str, ...] = ()
+    #: What the component's upgrade record says to a person; only where the verdict comes from one.
+    guidance: Guidance | None = None
+    #: The other release of the component whose step carries its guidance, when it is not this one.
+    with_release: ReleaseName | None = None
+
+    @property
+    def must_be_acknowledged(self) -> bool:
+        """Whether a person has to say, before this step, that its guidance was followed."""
+        return self.verdict is Verdict.manual and self.with_release is None
 
 
 class Report(Document):
@@ -135,6 +166,23 @@ class Revocation(Document):
     principal: str | None = None
 
 
+class Acknowledgement(Document):
+    """``acknowledgements/<release>.json``: somebody did what a ``manual`` step's upgrade record asks for.
+
+    Like a decision it counts for exactly what was asked: the report it was given for, by its digest.
+    """
+
+    rollout: RolloutName
+    release: ReleaseName
+    request_digest: Digest
+    by: Annotated[str, StringConstraints(min_length=1)]
+    identity: Literal["link", "signed-in", "aws-iam"]
+    issuer: str
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    at: str
+    principal: str | None = None
+
+
 class StepStarted(Document):
     """``steps/<index>.json``: the gate let this step through. How far a rollout is, for those who may not
     read the execution's history."""
@@ -161,6 +209,11 @@ class RolloutOutcome(Document):
 def step_key(rollout: str, index: int) -> str:
     """``rollouts/<rollout>/steps/<index>.json``; names sort as the steps do."""
     return f"rollouts/{rollout}/steps/{index:04}.json"
+
+
+def acknowledgement_key(rollout: str, release: str) -> str:
+    """``rollouts/<rollout>/acknowledgements/<release>.json``."""
+    return f"rollouts/{rollout}/acknowledgements/{release}.json"
 
 
 def rollout_key(rollout: str, document: str) -> str:
