@@ -67,7 +67,7 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "confirm_criteria": GroupRights({SYSTEM_NAMESPACE: [jobs, config_maps]}),
         "render_bundle": GroupRights({SYSTEM_NAMESPACE: [jobs, secrets]}),
         "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
-        "check_gate": GroupRights({argocd: [application, project]}),
+        "check_gate": GroupRights({argocd: [application, project, *controllers]}, [argocd_installed]),
         # Update, because a merge patch would keep values that a new plan dropped.
         "apply_release": GroupRights(
             {argocd: [rule("argoproj.io", "applications", "get", "create", "update")]}
@@ -75,7 +75,7 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         # Patch only gives self-heal back once a release is ready.
         "sweep_waiters": GroupRights(
             {
-                argocd: [rule("argoproj.io", "applications", "get", "patch")],
+                argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
                 SYSTEM_NAMESPACE: results,
                 VALIDATION_NAMESPACE: results,
             }

@@ -75,7 +75,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "APPROVAL_KEY_ARN",
         "APPROVAL_URL",
     ),
-    _kubernetes("check_gate", "Whether the next step may run", "LEDGER_BUCKET", *_WAITS),
+    _kubernetes("check_gate", "Whether the next step may run", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
     _kubernetes("apply_release", "Writes one Application", "LEDGER_BUCKET"),
     _plain("wait_until_ready", "Registers the waiter for a release", *_WAITS),
     _kubernetes("validate_deployment", "Starts AICR's validation Job", "LEDGER_BUCKET", *_WAITS),

@@ -259,6 +259,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.links(),
     ),
     "check_gate": lambda g: (
+        # Whether the wish is paused, or gone.
+        *g.inbox(),
         *g.read("plans/*", "rollouts/*"),
         # How far the rollout is, for the pages.
         *g.write("rollouts/*/steps/*"),
@@ -317,6 +319,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "sweep_waiters": lambda g: (
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
+        # That a release became ready.
+        *g.write("rollouts/*/ready/*"),
         # The last words of Jobs that failed.
         *g.write("resolves/*/jobs/*", "rollouts/*/jobs/*"),
         *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),

@@ -24,7 +24,14 @@ def gate(place: Place, **changes: Any) -> dict[str, Any]:
     retries = changes.get("retries", 0)
     made = step("Check gate", item=item(**changes.get("item", {})), token=None, input=given, retries=retries)
     settings = changes.get("config", place.config)
-    return check_gate(made, settings, place.ledger, place.argocd, place.coordination, place.bus, place.clock)
+    return check_gate(
+        made, settings, place.ledger, place.inbox, place.argocd, place.coordination, place.bus, place.clock
+    )
+
+
+@pytest.fixture(autouse=True)
+def wish(place: Place) -> None:
+    place.submit()
 
 
 def installed(place: Place, **patch: Any) -> None:
