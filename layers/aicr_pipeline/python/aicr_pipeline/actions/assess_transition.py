@@ -18,12 +18,12 @@ from aicr_pipeline.adapters.rollouts import (
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.approval import check_deadline
-from aicr_pipeline.decide.assess import assess
+from aicr_pipeline.decide.assess import assess, check_blocked
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Verdict, rollout_key
+from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -67,13 +67,7 @@ def assess_transition(
     body = json.dumps(report.wire(), sort_keys=True).encode()
     if not ledger.put_once(rollout_key(rollout, "report"), body):
         report = load_report(ledger, rollout) or report
-    blocked = [found for found in report.steps if found.verdict is Verdict.blocked]
-    if blocked:
-        raise PipelineError(
-            Reason.TransitionBlocked,
-            "; ".join(f"{found.release} from {found.from_version} to {found.to_version}" for found in blocked)
-            + " is blocked by its upgrade record, and an approval does not change that.",
-        )
+    check_blocked(report)
     return {
         "approvalNeeded": report.approval_needed,
         "validation": report.validation,

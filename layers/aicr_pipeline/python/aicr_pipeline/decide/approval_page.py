@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.assess import verdict_words
 from aicr_pipeline.decide.compare_plans import Difference
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import (
@@ -70,15 +71,6 @@ STOPPABLE = frozenset(
         PageState.ApprovalExpired,
     }
 )
-
-#: The verdict's reason, for a person.
-_VERDICTS: Mapping[str, str] = {
-    "no-record": "no upgrade record exists for this jump",
-    "downgrade": "this is a downgrade",
-    "identity-changed": "the release moves: namespace, kind or repository changes",
-    "not-comparable": "the two versions cannot be compared",
-}
-
 
 #: Why people are asked, where the report names a setting.
 _BECAUSE: Mapping[str, str] = {"approvals.always": "the configuration always asks"}
@@ -332,7 +324,7 @@ def _steps(records: Records) -> Iterator[StepView]:
             from_version=step.from_version,
             to_version=step.to_version,
             verdict=str(step.verdict) if step.verdict else "",
-            verdict_reason=_VERDICTS.get(step.verdict_reason or "", step.verdict_reason or ""),
+            verdict_reason=verdict_words(step.verdict_reason or ""),
             attention=step.verdict not in (None, Verdict.safe),
             changes=shown,
             more_changes=len(changes) - len(shown),

@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 from aicr_pipeline.model.base import Document
 from aicr_pipeline.model.plan import Digest, ReleaseName
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.upgrades import Guidance
 
 RolloutName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,79}$")]
 
@@ -64,28 +65,6 @@ class Rollout(Document):
     inherits: RolloutName | None = None
 
 
-class Instruction(Document):
-    """One thing to do, as the upgrade record has it."""
-
-    id: str
-    description: str
-    reason: str | None = None
-
-
-class Guidance(Document):
-    """What an upgrade record says about this move, in its own words; the steps are those for Argo CD."""
-
-    applies_from: str
-    applies_to: str
-    summary: str
-    precondition: str | None = None
-    reversible: bool | None = None
-    reversible_notes: str | None = None
-    verified_by: str | None = None
-    steps: tuple[Instruction, ...] = ()
-    references: tuple[str, ...] = ()
-
-
 class Step(Document):
     """One release of the report."""
 
@@ -99,7 +78,9 @@ class Step(Document):
     from_version: str | None = None
     to_version: str
     changed_values: tuple[str, ...] = ()
-    #: What the component's upgrade record says to a person; only where the verdict comes from one.
+    #: Where a ``blocked`` move has to stop first.
+    stop_at: str | None = None
+    #: What the component's upgrade record says, where one describes exactly this move.
     guidance: Guidance | None = None
     #: The other release of the component whose step carries its guidance, when it is not this one.
     with_release: ReleaseName | None = None
@@ -193,8 +174,19 @@ class StepStarted(Document):
     at: str
 
 
+class StepReady(Document):
+    """``ready/<index>.json``: the release of this step was seen ready at its digest. With the steps that
+    started it says what a rollout installed, however it ended."""
+
+    rollout: RolloutName
+    index: int
+    release: str
+    digest: Digest
+    at: str
+
+
 class RolloutOutcome(Document):
-    """``outcome.json``: the end, what is installed and what is not."""
+    """``outcome.json``: the end, what is installed, what is not, and what to do."""
 
     rollout: RolloutName
     outcome: Outcome
@@ -203,6 +195,9 @@ class RolloutOutcome(Document):
     finished_at: str
     installed: tuple[str, ...] = ()
     not_installed: tuple[str, ...] = ()
+    #: Of ``not_installed``: may have been written, but was not seen ready.
+    unfinished: tuple[str, ...] = ()
+    what_to_do: str = ""
     evidence: str | None = None
 
 
@@ -214,6 +209,11 @@ def step_key(rollout: str, index: int) -> str:
 def acknowledgement_key(rollout: str, release: str) -> str:
     """``rollouts/<rollout>/acknowledgements/<release>.json``."""
     return f"rollouts/{rollout}/acknowledgements/{release}.json"
+
+
+def ready_key(rollout: str, index: int) -> str:
+    """``rollouts/<rollout>/ready/<index>.json``."""
+    return f"rollouts/{rollout}/ready/{index:04}.json"
 
 
 def rollout_key(rollout: str, document: str) -> str:
