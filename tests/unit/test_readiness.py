@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.application import REQUEST_ID
 from aicr_pipeline.decide.readiness import readiness
 
@@ -13,6 +14,7 @@ WANTED, OLD = sha("wanted"), sha("old")
 REQUEST = "demo-12345678-1/009-gpu-operator"
 SOURCE = {"repoURL": "oci://registry/charts/gpu-operator", "path": ".", "targetRevision": WANTED}
 PLACE = {"server": "https://kubernetes.default.svc", "namespace": "gpu-operator"}
+NOW, SINCE = parse_time("2026-01-01T10:00:10Z"), parse_time("2026-01-01T10:00:00Z")
 INFO = [{"name": REQUEST_ID, "value": REQUEST}]
 GONE = object()
 
@@ -352,7 +354,7 @@ UNCHANGED = [
     ("changes", "request_id", "found", "said"), [*STALE, *UNDER_WAY, *FAILED, *FINE, *UNCHANGED]
 )
 def test_readiness(changes: dict[str, Any], request_id: str | None, found: str, said: str) -> None:
-    judged = readiness(application(changes), WANTED, request_id)
+    judged = readiness(application(changes), WANTED, request_id, NOW, since=SINCE)
     assert (judged.state, said in judged.message) == (found, True), judged
     assert judged.message.startswith("gpu-operator: ")
 
@@ -369,10 +371,10 @@ def test_nothing_but_the_whole_status_is_ready() -> None:
         "status/operationState/syncResult/revision",
     ]  # fmt: skip
     for path in paths:
-        assert readiness(application({path: GONE}), WANTED, REQUEST).state == "waiting", path
+        assert readiness(application({path: GONE}), WANTED, REQUEST, NOW).state == "waiting", path
 
 
 def test_it_does_not_write_to_what_it_judges() -> None:
     before = copy.deepcopy(READY)
-    readiness(READY, WANTED, REQUEST)
+    readiness(READY, WANTED, REQUEST, NOW)
     assert before == READY

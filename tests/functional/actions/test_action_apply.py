@@ -5,18 +5,23 @@ from typing import Any
 import pytest
 from aicr_pipeline.actions.apply_release import OperationInFlightError, apply_release
 from aicr_pipeline.adapters.cluster import ObjectConflictError
-from aicr_pipeline.decide.application import carries, new_application, operation
+from aicr_pipeline.decide.application import application_spec, carries, new_application, operation, spec_digest
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 
 from local.kube import APPLICATIONS
 from tests.functional.actions.support import PLAN, ROLLOUT, Place, item, step
-from tests.unit.samples import refused, release, sha
+from tests.unit.samples import config, refused, release, sha
 
 RELEASE = PLAN.desired_state.releases[0]
 OURS = request_id(ROLLOUT, 1, RELEASE.name)
 TO = {"toPlan": PLAN.desired_state_digest}
+ANSWER = {
+    "digest": RELEASE.chart.manifest_digest,
+    "requestId": OURS,
+    "spec": spec_digest(application_spec(RELEASE, config())),
+}
 
 
 def apply(place: Place, action: str = "Install", **fields: Any) -> dict[str, Any]:
@@ -43,7 +48,7 @@ def existing(place: Place, request: str = "demo-0/001-gpu-operator", **patch: An
 
 def test_a_new_release_is_one_write(place: Place) -> None:
     place.put_plan(PLAN)
-    assert apply(place) == {"written": True, "digest": RELEASE.chart.manifest_digest, "requestId": OURS}
+    assert apply(place) == {"written": True, **ANSWER}
     made = place.application(RELEASE.name)
     assert carries(made["operation"], OURS)
     assert "automated" not in made["spec"]["syncPolicy"]
@@ -145,7 +150,7 @@ def test_a_conflict_with_ourselves_is_no_second_write(place: Place, monkeypatch:
         return real(body)
 
     monkeypatch.setattr(place.argocd, "create_application", racing)
-    assert apply(place) == {"written": False, "digest": RELEASE.chart.manifest_digest, "requestId": OURS}
+    assert apply(place) == {"written": False, **ANSWER}
 
 
 def test_endless_conflicts_are_transient(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +175,7 @@ def test_unchanged_writes_nothing_whatever_is_there(place: Place, there: str) ->
         body = new_application(RELEASE, place.config, sha("old"), "demo-0/001-x")
         place.store.create(APPLICATIONS, body, namespace="argocd")
     before = place.store.list(APPLICATIONS, namespace="argocd")
-    digest = RELEASE.chart.manifest_digest
-    assert apply(place, "Unchanged") == {"written": False, "digest": digest, "requestId": None}
+    assert apply(place, "Unchanged") == {"written": False, **ANSWER, "requestId": None}
     assert place.store.list(APPLICATIONS, namespace="argocd") == before
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
+from aicr_pipeline.actions.look_at_application import look_at_application
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
@@ -16,7 +17,6 @@ from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_request, load_rollout, refuse_revoked, standing_decision
 from aicr_pipeline.clock import Clock, parse_time
-from aicr_pipeline.decide.application import AUTOMATED
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.job_state import (
     JobState,
@@ -26,7 +26,7 @@ from aicr_pipeline.decide.job_state import (
     job_state,
     tries_again,
 )
-from aicr_pipeline.decide.readiness import readiness
+from aicr_pipeline.decide.readiness import Graces
 from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
 from aicr_pipeline.decide.validation import judge
@@ -47,6 +47,7 @@ class World:
     cluster: Callable[[], Cluster]
     argocd: Callable[[], ArgoCd]
     clock: Clock
+    graces: Graces = Graces()  # noqa: RUF009 - frozen
 
 
 def look(waiter: Waiter, world: World) -> Answer | None:
@@ -63,20 +64,13 @@ def look(waiter: Waiter, world: World) -> Answer | None:
 
 
 def _application(waiter: Waiter, world: World) -> Answer | None:
-    wanted, argocd = waiter.wanted, world.argocd()
-    release, step = str(wanted["release"]), str(wanted["step"])
-    application = argocd.application(release)
-    if application is None:
-        return _failed(Reason.RolloutFailed, f"{step}: Application {release} is gone; somebody deleted it.")
-    found = readiness(application, str(wanted["digest"]), wanted["requestId"])
+    wanted, now = waiter.wanted, world.clock()
+    found = look_at_application(waiter, world.argocd(), now, world.graces)
     if found.state == "failed":
-        return _failed(Reason.RolloutFailed, f"{step}: {found.message}")
+        return _failed(found.reason, f"{wanted['step']}: {found.message}")
     if found.state == "waiting":
-        return overdue(waiter, world.clock(), found.message)
-    if wanted["requestId"] is not None:
-        argocd.restore_automated(release, AUTOMATED)
-    status = application["status"]
-    return {"output": {"release": release, "revision": status["sync"]["revision"]}}
+        return overdue(waiter, now, found.message)
+    return {"output": {"release": wanted["release"], "revision": wanted["digest"]}}
 
 
 def _approval(waiter: Waiter, world: World) -> Answer | None:
