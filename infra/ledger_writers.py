@@ -19,6 +19,7 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Decisions", "rollouts/*/decision*", ("serve_approvals", "serve_operators")),
     ("Revocations", "rollouts/*/revocation.json", ("serve_approvals", "serve_operators")),
     ("Steps", "rollouts/*/steps/*", ("check_gate",)),
+    ("Ready", "rollouts/*/ready/*", ("sweep_waiters",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
     ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
