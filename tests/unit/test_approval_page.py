@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.clock import rfc3339
+from aicr_pipeline.decide.approval import whole_decision
 from aicr_pipeline.decide.approval_form import (
     COMMON_REASONS,
     Form,
@@ -18,19 +19,20 @@ from aicr_pipeline.decide.approval_form import (
     read_form,
 )
 from aicr_pipeline.decide.approval_page import (
-    MOST_VALUE_CHARACTERS,
     PageState,
     Records,
-    ValueChange,
     duration_words,
     page_state,
     page_status,
     page_view,
-    value_changes,
-    value_text,
-    whole_decision,
 )
 from aicr_pipeline.decide.assess import changed_values
+from aicr_pipeline.decide.changed_steps import (
+    MOST_VALUE_CHARACTERS,
+    ValueChange,
+    value_changes,
+    value_text,
+)
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
     Action,

@@ -113,6 +113,21 @@ def test_attempts_are_bounded_and_the_others_do_not_wait_again(
     assert sum(slept) < 10
 
 
+def test_what_was_down_is_tried_again_by_a_later_run_of_the_same_process(fake: Fake, slack: Slack) -> None:
+    """A process is kept warm by the clock, so it may live for hours."""
+    now = [0.0]
+    slack.monotonic = lambda: now[0]
+    fake.on("POST", Reply(503), Reply(503), Reply(503), OK)
+    with pytest.raises(PipelineError):
+        slack.direct("U1", "text")
+    now[0] = 59.0
+    with pytest.raises(PipelineError):
+        slack.direct("U2", "text")
+    now[0] = 61.0
+    slack.direct("U1", "text")
+    assert len(fake.seen) == 4
+
+
 def test_an_address_that_is_no_webhook_is_not_written_to_and_not_told(fake: Fake, slack: Slack) -> None:
     slack.webhook = lambda: f"http://{fake.host}/elsewhere/secret-path"
     with refused(Reason.InvalidConfiguration, "no https://hooks.slack.com/ address") as caught:

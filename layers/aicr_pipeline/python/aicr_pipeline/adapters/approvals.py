@@ -18,7 +18,8 @@ from aicr_pipeline.adapters.rollouts import (
     standing_decision,
 )
 from aicr_pipeline.clock import parse_time
-from aicr_pipeline.decide.approval_page import Records, whole_decision
+from aicr_pipeline.decide.approval import whole_decision
+from aicr_pipeline.decide.approval_page import Records
 from aicr_pipeline.decide.sign_in import is_member_name
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.approvers import Approvals

@@ -6,6 +6,7 @@ A message is plain: a link with a secret must not be unfurled, which would open 
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ _CODE = re.compile(r"^[a-z_]{1,64}$")
 _MOST_ANSWER = 64 * 1024
 #: A whole rollout's question waits for it, and the function has a minute.
 PATIENCE = Patience(attempts=3, base=0.3, longest=3.0, budget=12.0, connect=3.0, read=8.0)
+#: So long the others of one run are not kept waiting for what just failed; a process outlives many runs.
+DOWN_SECONDS = 60.0
 
 
 def reader(secretsmanager: Any, arn: str | None, what: str) -> Callable[[], str] | None:
@@ -70,7 +73,8 @@ class Slack:
     webhook: Callable[[], str] | None = None
     api: str = API
     is_webhook: Callable[[str], bool] = lambda url: _WEBHOOKS.match(url) is not None
-    _down: PipelineError | None = field(default=None, init=False, repr=False)
+    monotonic: Callable[[], float] = time.monotonic
+    _down: tuple[float, PipelineError] | None = field(default=None, init=False, repr=False)
     _read: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def direct(self, user: str, text: str) -> None:
@@ -80,7 +84,7 @@ class Slack:
         ------
         PipelineError
             With Slack's own word for what is wrong, or when it cannot be reached. After that the others
-            are not waited for again.
+            are not waited for again, for a minute.
         """
         doing = f"Writing to {user} in Slack"
         token = self._secret("token", self.token, doing)
@@ -128,8 +132,8 @@ class Slack:
         return self._read[name]
 
     def _post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str], doing: str) -> Answer:
-        if self._down is not None:
-            raise self._down
+        if self._down is not None and self.monotonic() < self._down[0] + DOWN_SECONDS:
+            raise self._down[1]
         try:
             return self.transport.send(
                 "POST",
@@ -140,7 +144,7 @@ class Slack:
                 body=json.dumps(body).encode(),
             )
         except (UnreachableError, ThrottledError) as error:
-            self._down = error
+            self._down = (self.monotonic(), error)
             raise
 
 

@@ -7,6 +7,7 @@ same link and nothing secret is stored per link.
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from datetime import datetime
 
 from aicr_pipeline.clock import parse_time, rfc3339
@@ -20,6 +21,8 @@ NONCE_SECONDS = 3600
 #: In place of a person, where a development cluster's configuration bypasses approvals.
 BYPASSED_BY = "nobody"
 BYPASSED_REASON = "bypassed: approvals.bypass is set on a development cluster, and nobody was asked"
+#: How people prove who they are, the weakest first; a signed-in one may be of a group, whom no list names.
+_PROOFS = ("bypass", "link", "signed-in", "aws-iam")
 
 
 def link_secret(key: bytes, rollout: str, approver: str) -> str:
@@ -98,6 +101,29 @@ def check_decision(
             f"The approval of {', '.join(decision.by)} expired at {decision.expires_at}; "
             "start a fresh rollout.",
         )
+
+
+def whole_decision(approvals: Sequence[Decision]) -> Decision:
+    """The decision that several people's approvals come to, as long as every one of them holds.
+
+    Its reason carries each one's with the name, cut to what a record may hold; their own records are whole.
+    Where they proved who they are in several ways, the decision is no better than the weakest of them.
+    """
+    weakest = min(approvals, key=lambda approval: _PROOFS.index(approval.identity))
+    last = max(approvals, key=lambda approval: parse_time(approval.at))
+    reason = "; ".join(f"{', '.join(approval.by)}: {approval.reason}" for approval in approvals)
+    return last.model_copy(
+        update={
+            "by": tuple(name for approval in approvals for name in approval.by),
+            "identity": weakest.identity,
+            "issuer": weakest.issuer,
+            "principals": tuple(name for approval in approvals for name in approval.principals or approval.by)
+            if any(approval.principals for approval in approvals)
+            else None,
+            "reason": reason if len(reason) <= 1024 else reason[:1023] + "…",
+            "expires_at": min((approval.expires_at for approval in approvals), key=parse_time),
+        }
+    )
 
 
 def check_bypass(decision: Decision | None, allowed: bool) -> None:

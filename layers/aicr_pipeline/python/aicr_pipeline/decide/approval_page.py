@@ -4,16 +4,13 @@ The page never says more than the ledger does. The record of the outcome outrank
 the decision, and that the clock: what was decided stays decided.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from aicr_pipeline.clock import parse_time
-from aicr_pipeline.decide.assess import verdict_words
-from aicr_pipeline.decide.compare_plans import Difference
+from aicr_pipeline.decide.changed_steps import StepView, step_views
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import (
     Action,
@@ -24,15 +21,8 @@ from aicr_pipeline.model.rollout import (
     Revocation,
     Rollout,
     RolloutOutcome,
-    Step,
     StepStarted,
-    Verdict,
 )
-
-#: Bounds of one page: a Lambda answers at most 6 MB, and nobody reads more on a phone.
-MOST_VALUES_PER_STEP = 50
-MOST_VALUES = 800
-MOST_VALUE_CHARACTERS = 600
 
 
 class PageState(StrEnum):
@@ -93,32 +83,6 @@ class Records:
     approvals: tuple[Decision, ...] = ()
     from_plan: Plan | None = None
     to_plan: Plan | None = None
-
-
-@dataclass(frozen=True)
-class ValueChange:
-    """One value of a release on both sides, as text; None where it is not set."""
-
-    path: str
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True)
-class StepView:
-    """One step, ready to print."""
-
-    index: int
-    release: str
-    action: str
-    namespace: str
-    from_version: str | None
-    to_version: str
-    verdict: str
-    verdict_reason: str
-    attention: bool
-    changes: tuple[ValueChange, ...]
-    more_changes: int
 
 
 @dataclass(frozen=True)
@@ -208,7 +172,7 @@ def page_view(
     records: Records, approver: str, cluster: str, short: str, development: bool, now: datetime
 ) -> PageView:
     """The view of a rollout. Takes the rollout's short name and whether the cluster is a development one."""
-    views = tuple(_steps(records))
+    views = tuple(step_views(records.report, records.from_plan, records.to_plan))
     return PageView(
         state=page_state(records, approver, now),
         approver=approver,
@@ -241,35 +205,6 @@ def page_view(
     )
 
 
-def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChange]:
-    """Where two value trees differ, with both sides; lists compare as a whole, as the report's do."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in sorted(set(before) | set(after)):
-            where = f"{path}.{key}" if path else str(key)
-            if key not in before:
-                yield _side_by_side(Difference(where, after=after[key]))
-            elif key not in after:
-                yield _side_by_side(Difference(where, before[key]))
-            else:
-                yield from value_changes(before[key], after[key], where)
-    elif before != after:
-        yield _side_by_side(Difference(path or "(all)", before, after))
-
-
-def _side_by_side(difference: Difference) -> ValueChange:
-    """As the commands show it: what looks like a credential is taken out."""
-    wire = difference.wire()
-    before, after = (value_text(wire[side]) if side in wire else None for side in ("before", "after"))
-    return ValueChange(difference.path, before, after)
-
-
-def value_text(value: Any) -> str:
-    """A value as JSON, indented when it is a tree, cut with a note when it is long."""
-    text = json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None)
-    more = len(text) - MOST_VALUE_CHARACTERS
-    return text if more <= 0 else f"{text[:MOST_VALUE_CHARACTERS]}… ({more} more characters)"
-
-
 def duration_words(seconds: float) -> str:
     """``5 h 59 min``, rounded down, two units at most; ``""`` when nothing is left."""
     left = int(seconds)
@@ -281,61 +216,6 @@ def duration_words(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     return f"{minutes} min" if minutes else f"{left} s"
-
-
-#: How people prove who they are, the weakest first; a signed-in one may be of a group, whom no list names.
-_PROOFS = ("bypass", "link", "signed-in", "aws-iam")
-
-
-def whole_decision(approvals: Sequence[Decision]) -> Decision:
-    """The decision that several people's approvals come to, as long as every one of them holds.
-
-    Its reason carries each one's with the name, cut to what a record may hold; their own records are whole.
-    Where they proved who they are in several ways, the decision is no better than the weakest of them.
-    """
-    weakest = min(approvals, key=lambda approval: _PROOFS.index(approval.identity))
-    last = max(approvals, key=lambda approval: parse_time(approval.at))
-    reason = "; ".join(f"{', '.join(approval.by)}: {approval.reason}" for approval in approvals)
-    return last.model_copy(
-        update={
-            "by": tuple(name for approval in approvals for name in approval.by),
-            "identity": weakest.identity,
-            "issuer": weakest.issuer,
-            "principals": tuple(name for approval in approvals for name in approval.principals or approval.by)
-            if any(approval.principals for approval in approvals)
-            else None,
-            "reason": reason if len(reason) <= 1024 else reason[:1023] + "…",
-            "expires_at": min((approval.expires_at for approval in approvals), key=parse_time),
-        }
-    )
-
-
-def _steps(records: Records) -> Iterator[StepView]:
-    budget = MOST_VALUES
-    for step in records.report.steps if records.report else ():
-        changes = tuple(_changes(step, records.from_plan, records.to_plan))
-        shown = changes[: min(MOST_VALUES_PER_STEP, budget)]
-        budget -= len(shown)
-        yield StepView(
-            index=step.index,
-            release=step.release,
-            action=str(step.action),
-            namespace=step.namespace,
-            from_version=step.from_version,
-            to_version=step.to_version,
-            verdict=str(step.verdict) if step.verdict else "",
-            verdict_reason=verdict_words(step.verdict_reason or ""),
-            attention=step.verdict not in (None, Verdict.safe),
-            changes=shown,
-            more_changes=len(changes) - len(shown),
-        )
-
-
-def _changes(step: Step, from_plan: Plan | None, to_plan: Plan | None) -> Iterator[ValueChange]:
-    before = from_plan.release(step.release) if from_plan else None
-    after = to_plan.release(step.release) if to_plan else None
-    if before is not None and after is not None:
-        yield from value_changes(before.values, after.values)
 
 
 def _progress(records: Records) -> Progress | None:
