@@ -127,8 +127,8 @@ class _Judge:
 
     def judge(self) -> Readiness:
         checks = (
-            self._refresh_done,
             self._operation_taken_up,
+            self._refresh_done,
             self._our_operation,
             self._no_condition,
             self._compared,
