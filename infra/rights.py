@@ -247,6 +247,14 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.slack(),
         *g.links(),
     ),
+    "hold_step": lambda g: (
+        *g.read("rollouts/*"),
+        *g.write("rollouts/*/holds/*", "rollouts/*/messages/*"),
+        *g.waiter(),
+        *g.publish(),
+        *g.slack(),
+        *g.links(),
+    ),
     "remind_approvers": lambda g: (
         *g.read("rollouts/*"),
         *g.write("rollouts/*/messages/*"),
@@ -317,6 +325,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     # It collects what Jobs write into ConfigMaps, and is the only one that answers task tokens.
     "sweep_waiters": lambda g: (
+        # Whether a pause is over.
+        *g.inbox(),
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
         # That a release became ready.
@@ -334,6 +344,21 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.pull("charts", "wrappers"),
         *g.items(("GetItem", "PutItem"), "FACT"),
     ),
+    # It writes neither ledger nor cluster: a status is an observation.
+    "update_status": lambda g: (
+        *g.inbox(),
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.items(("GetItem", "PutItem"), "FACT"),
+        *g.events(),
+        *g.publish(),
+        Right(("sns:ListSubscriptionsByTopic",), g.arns.topics),
+        # Whether one that stopped was redriven.
+        Right(
+            ("states:DescribeExecution",),
+            (g.arns.resolve_executions, g.arns.rollout_executions),
+            "Executions are named by what they are for; only the two machines' may be described.",
+        ),
+    ),
     "record_stall": lambda g: (
         *g.read("rollouts/*", "resolves/*"),
         *g.write("rollouts/*/stalls/*", "resolves/*/stalls/*"),
@@ -343,14 +368,19 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "serve_approvals": lambda g: (
         *g.read("rollouts/*", "plans/*"),
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
+        *g.write("rollouts/*/acknowledgements/*"),
         *g.links(),
         *g.sign_in(),
     ),
-    # Who calls is API Gateway's word. It may decide as the pages do, and submit; nothing else.
+    # Who calls is API Gateway's word. It may decide as the pages do, submit, tell the status and have it
+    # looked at anew; nothing else.
     "serve_operators": lambda g: (
         *g.read("rollouts/*", "plans/*"),
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
+        *g.write("rollouts/*/acknowledgements/*"),
         *g.write("runtimes/*"),
         Right(("s3:PutObject",), (f"{g.arns.inbox}/runtimes/cluster.yaml",)),
+        *g.items(("GetItem",), "FACT"),
+        *g.events(),
     ),
 }

@@ -97,6 +97,7 @@ class PipelineStack(Stack):
         self.api.serve_signed(self.functions["serve_operators"], self._routes_arn("operators"))
         self.schedules = Schedules(self, "Schedules", cluster=name, sweep=self.functions["sweep_waiters"])
         self.schedules.remind(self.functions["remind_approvers"])
+        self.schedules.status(self.functions["update_status"])
         self._rules()
         if config.resolve.schedule is not None:
             self.schedules.resolve(
@@ -228,6 +229,7 @@ class PipelineStack(Stack):
         cluster = self._config.cluster.name
         ledger = self.storage.ledger.bucket_name
         answers = [{"wildcard": f"rollouts/*/{name}.json"} for name in ("decision", "revocation")]
+        answers.append({"wildcard": "rollouts/*/acknowledgements/*.json"})
         rules = {
             "RuntimeSubmitted": (
                 "start_resolve",
@@ -236,8 +238,8 @@ class PipelineStack(Stack):
             ),
             "PlanReady": (
                 "start_rollout",
-                "A plan is ready, or a rollout ended and another may start",
-                events.own(cluster, "Plan Ready", "Rollout Ended"),
+                "A plan is ready, or a rollout ended or stalled and another may start",
+                events.own(cluster, "Plan Ready", "Rollout Ended", "Execution Stalled"),
             ),
             "WaiterRegistered": (
                 "sweep_waiters",
@@ -247,8 +249,33 @@ class PipelineStack(Stack):
             ),
             "Decided": (
                 "sweep_waiters",
-                "A decision or a revocation was written",
+                "A decision, a revocation or an acknowledgement was written",
                 events.object_created(ledger, *answers),
+            ),
+            "WishChanged": (
+                "sweep_waiters",
+                "The runtime was put or deleted: a step that waits for the end of a pause may go on",
+                events.object_changed(self.storage.inbox.bucket_name, RUNTIME_KEY),
+            ),
+            "RuntimeDeleted": (
+                "update_status",
+                "The runtime was deleted from the inbox",
+                events.object_deleted(self.storage.inbox.bucket_name, RUNTIME_KEY),
+            ),
+            # What the ledger holds by then, not what is about to be written.
+            "RecordWritten": (
+                "update_status",
+                "A resolve or a rollout ended, asks or was decided",
+                events.object_created(
+                    ledger,
+                    {"wildcard": "resolves/*/told.json"},
+                    *({"wildcard": f"rollouts/*/{name}.json"} for name in ("request", "decision", "outcome")),
+                ),
+            ),
+            "StatusWanted": (
+                "update_status",
+                "An execution stalled, or somebody asks",
+                events.own(cluster, "Execution Stalled", "Status Wanted"),
             ),
             "ExecutionEndedBadly": (
                 "record_stall",
@@ -292,6 +319,7 @@ class PipelineStack(Stack):
         alarms.mails(self.notifications.topics)
         alarms.sweep(self.functions["sweep_waiters"])
         alarms.own(metrics_namespace(self._config.cluster.name))
+        alarms.status(metrics_namespace(self._config.cluster.name), self.functions["update_status"])
         alarms.approvals(metrics_namespace(self._config.cluster.name), self._config.approvals)
         if self._keeps_credentials:
             alarms.refresh(

@@ -32,7 +32,9 @@ def _decided(came_to: str, waiter: Waiter) -> None:
 def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Look at what is waited for and answer the tokens of what is decided."""
     graces = Graces.of(wiring.config().engine)
-    world = World(wiring.ledger(), wiring.coordination(), wiring.cluster, wiring.argocd, now, graces)
+    world = World(
+        wiring.ledger(), wiring.coordination(), wiring.cluster, wiring.argocd, now, wiring.inbox, graces
+    )
     sweep = Sweep(
         world,
         aws.client("stepfunctions"),

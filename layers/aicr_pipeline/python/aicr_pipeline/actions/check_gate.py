@@ -3,40 +3,29 @@
 import json
 from typing import Any
 
+from aicr_pipeline.actions.gate_records import gate_records, waits_for_acknowledgement
 from aicr_pipeline.actions.want_credentials import want_credentials
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
-from aicr_pipeline.adapters.rollouts import (
-    load_acknowledgement,
-    load_outcome,
-    load_plan,
-    load_report,
-    load_request,
-    load_revocation,
-    load_rollout,
-    standing_decision,
-)
-from aicr_pipeline.adapters.runtimes import standing_wish
+from aicr_pipeline.adapters.rollouts import load_outcome, load_plan, load_rollout
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.application import new_application
 from aicr_pipeline.decide.ending import step_words
 from aicr_pipeline.decide.gate import (
     EngineSeen,
     Hold,
-    Records,
     check_engine,
     check_over,
     check_records,
     check_release,
     pause,
     planned,
-    unacknowledged,
 )
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import PlannedRelease
-from aicr_pipeline.model.rollout import Report, Rollout, Step, StepStarted, step_key
+from aicr_pipeline.model.rollout import Rollout, Step, StepStarted, step_key
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -67,7 +56,7 @@ def check_gate(
     # First: of a rollout that is over, the other records need not be sound.
     check_over(load_outcome(ledger, name))
     rollout = load_rollout(ledger, name)
-    records = _records(rollout, ledger, inbox, coordination)
+    records = gate_records(rollout, ledger, inbox, coordination)
     found = check_records(records, step.input, item, config.approvals.bypass, now)
     report = records.report
     assert report is not None  # check_records saw to it
@@ -80,7 +69,7 @@ def check_gate(
     check_engine(config.engine, _engine(argocd), wanted, now)
     application = argocd.application(found.release)
     check_release(found, release, _before(rollout, found, ledger), application, config)
-    manual = _acknowledged(found, report, rollout, ledger)
+    manual = waits_for_acknowledgement(found, report, rollout, ledger)
     if manual is not None:
         return _held(manual, item)
     want_credentials(step, release, config, coordination, bus, clock)
@@ -88,20 +77,6 @@ def check_gate(
     # A retry finds it written; the first time is when the step began.
     ledger.put_once(step_key(name, found.index), json.dumps(started.wire(), sort_keys=True).encode())
     return {"open": True}
-
-
-def _records(rollout: Rollout, ledger: Ledger, inbox: Inbox, coordination: Coordination) -> Records:
-    name = rollout.name
-    return Records(
-        rollout=rollout,
-        report=load_report(ledger, name),
-        request=load_request(ledger, name),
-        decision=standing_decision(ledger, rollout),
-        revocation=load_revocation(ledger, name),
-        outcome=None,
-        wish=standing_wish(inbox),
-        holder=coordination.lock_holder(),
-    )
 
 
 def _engine(argocd: ArgoCd) -> EngineSeen:
@@ -115,12 +90,6 @@ def _before(rollout: Rollout, step: Step, ledger: Ledger) -> PlannedRelease | No
     if rollout.from_plan is None or not rollout.from_is_whole:
         return None
     return load_plan(ledger, rollout.from_plan).release(step.release)
-
-
-def _acknowledged(step: Step, report: Report, rollout: Rollout, ledger: Ledger) -> Hold | None:
-    if not step.must_be_acknowledged:
-        return None
-    return unacknowledged(step, report, rollout, load_acknowledgement(ledger, rollout.name, step.release))
 
 
 def _held(hold: Hold, item: dict[str, Any]) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.actions.look_at_application import look_at_application
+from aicr_pipeline.actions.look_at_hold import look_at_hold
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import load_request, load_rollout, refuse_revoked, standing_decision
 from aicr_pipeline.clock import Clock, parse_time
 from aicr_pipeline.decide.approval import check_decision
@@ -47,6 +48,7 @@ class World:
     cluster: Callable[[], Cluster]
     argocd: Callable[[], ArgoCd]
     clock: Clock
+    inbox: Callable[[], Inbox]
     graces: Graces = Graces()  # noqa: RUF009 - frozen
 
 
@@ -88,6 +90,15 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
             f"Plan {target['plan']} is wanted by now, before this rollout was approved.",
         )
     return overdue(waiter, world.clock(), "nobody answered")
+
+
+def _hold(waiter: Waiter, world: World) -> Answer | None:
+    """Nothing but "go and look again": the gate reads everything itself."""
+    wanted, now = waiter.wanted, world.clock()
+    found = look_at_hold(wanted, world.ledger, world.inbox(), world.coordination, now)
+    if found is not None:
+        return overdue(waiter, now, found.message)
+    return {"output": {"release": wanted["release"], "lifted": wanted["reason"]}}
 
 
 def _job(waiter: Waiter, world: World) -> Answer | None:
@@ -212,7 +223,7 @@ def overdue(waiter: Waiter, now: datetime, words: str) -> Answer | None:
     """The answer for a waiter whose deadline has passed, with what was seen last; None before that."""
     if parse_time(waiter.deadline) > now:
         return None
-    if waiter.kind == "application":
+    if waiter.kind in _STEPS:
         return _failed(Reason.RolloutExpired, f"{waiter.wanted['step']}, at the deadline: {words}")
     if waiter.kind == "approval":
         return _outcome(
@@ -234,14 +245,17 @@ def refused(waiter: Waiter, error: PipelineError) -> Answer:
     """The answer for a domain end that a look raised. A release's names its step first, as all do."""
     return (
         _failed(error.reason, f"{waiter.wanted['step']}: {error.message}")
-        if waiter.kind == "application"
+        if waiter.kind in _STEPS
         else _outcome(error.reason, error.message)
     )
 
 
+#: What a step of the Map waits for: its end fails the item, by the reason's name.
+_STEPS = frozenset({"application", "hold"})
 _LOOKS: Mapping[str, Callable[[Waiter, World], Answer | None]] = {
     "application": _application,
     "approval": _approval,
+    "hold": _hold,
     "job": _job,
 }
 #: The containers whose end may be the registry's doing.

@@ -174,6 +174,20 @@ class StepStarted(Document):
     at: str
 
 
+class StepHeld(Document):
+    """``holds/<index>-<reason>.json``: the gate did not let this step through, and a person can change that.
+
+    It stands until the step starts: then the gate let it through.
+    """
+
+    rollout: RolloutName
+    index: int
+    release: str
+    reason: Reason
+    message: str
+    at: str
+
+
 class StepReady(Document):
     """``ready/<index>.json``: the release of this step was seen ready at its digest. With the steps that
     started it says what a rollout installed, however it ended."""
@@ -209,6 +223,11 @@ def step_key(rollout: str, index: int) -> str:
 def acknowledgement_key(rollout: str, release: str) -> str:
     """``rollouts/<rollout>/acknowledgements/<release>.json``."""
     return f"rollouts/{rollout}/acknowledgements/{release}.json"
+
+
+def hold_key(hold: StepHeld) -> str:
+    """``rollouts/<rollout>/holds/<index>-<reason>.json``."""
+    return f"rollouts/{hold.rollout}/holds/{hold.index:04}-{hold.reason}.json"
 
 
 def ready_key(rollout: str, index: int) -> str:
