@@ -202,7 +202,9 @@ def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
 
     assert found == {
         "A runtime was put into the inbox": created(inbox, "runtimes/cluster.yaml"),
-        "A plan is ready, or a rollout ended and another may start": own("Plan Ready", "Rollout Ended"),
+        "A plan is ready, or a rollout ended or stalled and another may start": own(
+            "Plan Ready", "Rollout Ended", "Execution Stalled"
+        ),
         "Something new is waited for": own("Waiter Registered", "Plan Ready"),
         "A decision or a revocation was written": created(
             ledger, {"wildcard": "rollouts/*/decision.json"}, {"wildcard": "rollouts/*/revocation.json"}

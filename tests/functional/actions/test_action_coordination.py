@@ -116,6 +116,23 @@ def test_the_lock_has_no_end(place: Place) -> None:
     assert table.take_lock("b") == "b"
 
 
+def test_a_lock_that_is_freed_while_it_is_asked_for_is_taken_not_assumed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = place.coordination
+    table.take_lock("a")
+    read = table.lock_holder
+
+    def freed() -> str | None:
+        table.drop_lock("a")
+        return read()
+
+    monkeypatch.setattr(table, "lock_holder", freed)
+    assert table.take_lock("b") == "b"
+    assert read() == "b"
+    assert table.take_lock("c") == "b"
+
+
 def test_facts(place: Place) -> None:
     assert place.coordination.fact("x") is None
     place.coordination.put_fact("x", {"a": 1})

@@ -198,13 +198,17 @@ class Coordination:
 
     def take_lock(self, rollout: str) -> str:
         """Take the rollout lock; returns the rollout that holds it, which may be another. It has no TTL."""
-        taken = self._conditionally(
-            "put_item",
-            Item=_key("LOCK", "rollout") | {"holder": {"S": rollout}},
-            ConditionExpression="attribute_not_exists(sk) OR holder = :holder",
-            ExpressionAttributeValues={":holder": {"S": rollout}},
-        )
-        return rollout if taken else (self.lock_holder() or rollout)
+        holder = None
+        while holder is None:
+            if self._conditionally(
+                "put_item",
+                Item=_key("LOCK", "rollout") | {"holder": {"S": rollout}},
+                ConditionExpression="attribute_not_exists(sk) OR holder = :holder",
+                ExpressionAttributeValues={":holder": {"S": rollout}},
+            ):
+                return rollout
+            holder = self.lock_holder()  # None: it was freed just now
+        return holder
 
     def lock_holder(self) -> str | None:
         """The active rollout, if any."""
