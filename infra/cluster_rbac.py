@@ -68,6 +68,14 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "render_bundle": GroupRights({SYSTEM_NAMESPACE: [jobs, secrets]}),
         "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
         "check_gate": GroupRights({argocd: [application, project, *controllers]}, [argocd_installed]),
+        # Reads only. Which validation run is on stands in its Job's name.
+        "update_status": GroupRights(
+            {
+                argocd: [applications, project, *controllers],
+                VALIDATION_NAMESPACE: [rule("batch", "jobs", "list")],
+            },
+            [argocd_installed],
+        ),
         # Update, because a merge patch would keep values that a new plan dropped.
         "apply_release": GroupRights(
             {argocd: [rule("argoproj.io", "applications", "get", "create", "update")]}

@@ -174,6 +174,13 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         environment=("LEDGER_BUCKET", "EVENT_BUS", "APPROVER_TOPICS"),
         async_retries=2,
     ),
+    # Wakes the sweeper and nothing else.
+    FunctionSpec(
+        "receive_notification",
+        "Argo CD says that something changed",
+        15,
+        environment=("WEBHOOK_SECRET_ARN", "SWEEP_FUNCTION_ARN"),
+    ),
     # A person waits for it.
     FunctionSpec(
         "serve_approvals",

@@ -34,6 +34,8 @@ class Arns:
     table: str
     bus: str
     approval_key: str
+    webhook_secret: str
+    sweep: str
     signing_key: str
     notification_key: str
     topics: tuple[str, ...]
@@ -334,7 +336,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         # The last words of Jobs that failed.
         *g.write("resolves/*/jobs/*", "rollouts/*/jobs/*"),
         *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),
-        *g.items(("GetItem",), "FACT"),
+        *g.items(("GetItem",), "FACT", "LOCK"),
         # What a question came to.
         *g.events(),
         *g.answer(),
@@ -364,6 +366,11 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.write("rollouts/*/stalls/*", "resolves/*/stalls/*"),
         *g.events(),
         *g.publish(),
+    ),
+    # It reads nothing and writes nothing: who holds the secret can make somebody look.
+    "receive_notification": lambda g: (
+        Right(("secretsmanager:GetSecretValue",), (g.arns.webhook_secret,)),
+        Right(("lambda:InvokeFunction",), (g.arns.sweep,)),
     ),
     "serve_approvals": lambda g: (
         *g.read("rollouts/*", "plans/*"),

@@ -62,7 +62,12 @@ class ArgoCd:
         return self._cluster.get(path) is not None
 
     def controllers(self) -> Iterator[Json]:
-        """The application controller: a StatefulSet, or a Deployment where it shards dynamically."""
+        """The application controller: a StatefulSet, or a Deployment where it shards dynamically.
+
+        None where AWS runs it, out of sight.
+        """
+        if self._engine.kind == "eks-capability":
+            return
         for plural in ("statefulsets", "deployments"):
             yield from self._cluster.list(
                 f"/apis/apps/v1/namespaces/{self._engine.namespace}/{plural}", labelSelector=_CONTROLLER

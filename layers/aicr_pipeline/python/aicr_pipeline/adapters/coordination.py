@@ -232,6 +232,24 @@ class Coordination:
             TableName=self._table, Item=_key("FACT", name) | {"value": {"S": json.dumps(value)}}
         )
 
+    def change_fact(self, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
+        """Replace a fact that is still ``before`` (None: absent); False when somebody else changed it."""
+        condition = "attribute_not_exists(sk)" if before is None else "#value = :before"
+        more = (
+            {}
+            if before is None
+            else {
+                "ExpressionAttributeNames": {"#value": "value"},
+                "ExpressionAttributeValues": {":before": {"S": json.dumps(before)}},
+            }
+        )
+        return self._conditionally(
+            "put_item",
+            Item=_key("FACT", name) | {"value": {"S": json.dumps(after)}},
+            ConditionExpression=condition,
+            **more,
+        )
+
     def fact(self, name: str) -> dict[str, Any] | None:
         """A fact, or None."""
         item = self._get("FACT", name)
