@@ -42,6 +42,7 @@ class _Record:
     operations: int = 0
     fault_ends: float | None = None
     restarted: bool = False
+    synced: bool = False
     cached: bool = False
     missed: set[str] = field(default_factory=set)
 
@@ -102,7 +103,7 @@ class ArgoCdStandin:
         self._scenario = scenario
         for name, record in list(self._records.items()):
             record.forced, record.fault_ends = True, None
-            record.restarted, record.missed = False, set()
+            record.restarted, record.missed, record.operations = False, set(), 0
             self._queue.put(name)
 
     def restart(self, seconds: float = 1.0) -> None:
@@ -220,6 +221,7 @@ class ArgoCdStandin:
     def _begin(self, application: Object, record: _Record) -> Object:
         name = str(application["metadata"]["name"])
         fault = self._fault(name, record)
+        record.synced = False
         begun = self._patch(application, reconcile.begin(application, _now()))
         if fault.leaks:
             begun = self._patch(begun, lies.leaked(self._targets.wanted(application)))
@@ -289,6 +291,7 @@ class ArgoCdStandin:
         operation = state.get("operation") or application["operation"]
         source, _ = reconcile.sync_source(application, operation)
         patch = reconcile.ended(application, operation, source, phase, message, revision, results, _now())
+        record.synced = phase == "Succeeded"
         # A sync is followed by a comparison, so that health is not from before it.
         record.forced = not self._fault(str(application["metadata"]["name"]), record).stale
         return self._patch(application, patch)
@@ -313,9 +316,9 @@ class ArgoCdStandin:
         annotations = application["metadata"].get("annotations") or {}
         hard = annotations.get(reconcile.REFRESH) == "hard"
         try:
-            if record.operations and fault.away:
+            if record.synced and fault.away:
                 raise RepositoryError(lies.AWAY)
-            if record.operations and fault.cached and not record.cached:
+            if record.synced and fault.cached and not record.cached:
                 record.cached = True
                 self._targets.remember(application, fault.message)
             target = self._targets.wanted(application, hard=hard)

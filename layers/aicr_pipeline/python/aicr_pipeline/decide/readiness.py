@@ -130,10 +130,10 @@ class _Judge:
             self._operation_taken_up,
             self._refresh_done,
             self._our_operation,
+            self._our_operation_was_whole,
             self._no_condition,
             self._compared,
             self._synced,
-            self._our_operation_was_whole,
             self._healthy,
         )
         for check in checks:
