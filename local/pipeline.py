@@ -50,6 +50,9 @@ class Options:
     snapshot: Path | None = None
     #: The wish that a real AICR is tried with.
     runtime: Path = _SAMPLE
+    #: Function processes that are kept for the next call, and how long: memory for time.
+    kept_processes: int = 3
+    idle_seconds: float = 5.0
 
 
 class LocalPipeline:
@@ -104,6 +107,9 @@ class LocalPipeline:
             workdir=workdir / "aws",
             opt_overrides={"/opt/cluster": settings},
             ecr_token=EcrTokens(issuer, f"http://{self.registry.host}", template),
+            max_processes=options.kept_processes + 3,
+            soft_processes=options.kept_processes,
+            idle_seconds=options.idle_seconds,
         )
         self._stack.enter_context(self.aws)
         if options.approver is not None:

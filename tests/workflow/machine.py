@@ -106,6 +106,15 @@ def machine(
     snapshot: Path | None = None,
 ) -> Iterator[Machine]:
     """A machine for the length of a test."""
-    options = Options(cluster, workdir, bundle=bundle, approver="x", scenario=scenario, snapshot=snapshot)
+    options = Options(
+        cluster,
+        workdir,
+        bundle=bundle,
+        approver="x",
+        scenario=scenario,
+        snapshot=snapshot,
+        kept_processes=17,  # a start costs more than the work of most functions
+        idle_seconds=60,
+    )
     with LocalPipeline(options) as pipeline:
         yield Machine(pipeline)

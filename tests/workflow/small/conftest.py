@@ -13,7 +13,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "small":
             item.add_marker(pytest.mark.xdist_group("small"))
-            item.add_marker(pytest.mark.timeout(120))
+            item.add_marker(pytest.mark.timeout(240))
 
 
 @pytest.fixture(scope="package")

@@ -9,27 +9,30 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.clock import now, rfc3339
 from aicr_pipeline.decide.plan import desired_state_digest
 from aicr_pipeline.decide.resolve_end import PLAN_READY
+from aicr_pipeline.model.rollout import step_key
 from moto.s3.models import s3_backends
 
 from local.aicr import bundle, recipe
 from local.aicr.documents import to_yaml
 from local.aicr.overrides import Overrides
 from local.aicr.wrappers import Placement
-from local.argocd import Scenario
+from local.argocd import Fault, Scenario
 from local.kube import APPLICATIONS
 from local.progress import Progress
 from tests.workflow.machine import ROOT, Machine, machine, runtime
 
-#: In their order: two charts and a wrapper.
-RELEASES = ("cert-manager", "nodewright-operator", "nodewright-customizations")
+#: In their order: two charts, and the wrapper that is the gate of the second.
+RELEASES = ("cert-manager", "gpu-operator", "gpu-operator-readiness")
 
 Json = dict[str, Any]
 
@@ -42,7 +45,7 @@ def small_bundle(folder: Path) -> Path:
     settings = bundle.Settings(
         recipe="",
         output="",
-        readiness_hooks=False,
+        readiness_hooks=True,
         plain_http=True,
         placement=Placement({}, [], {}, []),
         overrides=(),
@@ -89,16 +92,27 @@ class SmallMachine(Machine):
         """What the inbox holds, with no resolve of it: put where no event comes of it."""
         self._put("InboxBucket", "runtimes/cluster.yaml", runtime(**spec))
 
-    def plan(self, change: Callable[[Json], None] = lambda state: None) -> str:
-        """Write a plan like the first; its values differ, and what ``change`` does to its desired state."""
-        document: Json = json.loads(json.dumps(self.first))
+    def plan(self, change: Callable[[Json], None] | None = None, of: str | None = None) -> str:
+        """Write a plan.
+
+        Parameters
+        ----------
+        change:
+            What to do to its desired state.
+        of:
+            The plan it is like; else the first, with values of its own in every chart.
+        """
+        if of is None:
+            document: Json = json.loads(json.dumps(self.first))
+        else:
+            document = json.loads(self.pipeline.ledger(f"plans/{of[7:]}.json") or b"")
         state = document["desiredState"]
         state["validation"] = "Disabled"
-        number = next(self._numbers)
-        for release in state["releases"]:
+        for release in state["releases"] if of is None else ():
             if release.get("values") is not None:
-                release["values"]["scenario"] = number
-        change(state)
+                release["values"]["scenario"] = next(self._numbers)
+        if change is not None:
+            change(state)
         digest = document["desiredStateDigest"] = desired_state_digest(state)
         self._put("LedgerBucket", f"plans/{digest[7:]}.json", json.dumps(document).encode())
         return str(digest)
@@ -109,7 +123,7 @@ class SmallMachine(Machine):
         inbox = s3_backends[aws.account]["aws"].buckets[aws.outputs["InboxBucket"]]
         version = inbox.keys["runtimes/cluster.yaml"].version_id
         target = {"plan": plan, "runtimeVersion": version, "run": f"small-{plan[7:15]}-{next(self._numbers)}"}
-        Coordination(aws.client("dynamodb"), aws.outputs["CoordinationTable"]).put_fact(TARGET, target)
+        self._coordination().put_fact(TARGET, target)
         bus = Bus(aws.client("events"), "default", self.pipeline.config.cluster.name)
         bus.announce(PLAN_READY, target | {"releases": len(RELEASES), "trigger": "submission"})
 
@@ -124,7 +138,7 @@ class SmallMachine(Machine):
         finally:
             found.notification_configuration = tells
 
-    def installed(self, change: Callable[[Json], None] = lambda state: None) -> str:
+    def installed(self, change: Callable[[Json], None] | None = None) -> str:
         """Roll a plan out to its end; it is the active one then."""
         plan = self.plan(change)
         self.start(plan)
@@ -138,15 +152,49 @@ class SmallMachine(Machine):
         super().approve(after=max(after, self.offset))
         self.offset = len(self.pipeline.aws.messages)
 
-    def revoke(self, after: int = 0) -> str:
-        """Stop the rollout at the newest link that was sent before its approval."""
-        return super().revoke(after=after)
-
     def ended(self, timeout: float = 60) -> Progress:
         """Wait for the end of the next rollout of this scenario."""
         found = self.rollout(timeout, seen=self.seen)
         self.seen += 1
         return found
+
+    def faults(self, **applications: Fault) -> None:
+        """What goes wrong from now on, by release with ``_`` for ``-``; nothing else does any more."""
+        named = {name.replace("_", "-"): fault for name, fault in applications.items()}
+        self.pipeline.argocd.scenario = Scenario(named)
+
+    def step(self, index: int) -> None:
+        """Wait until the gate has let this step of the newest rollout through."""
+        name = self.pipeline.aws.executions(self.pipeline.machine("rollout"))[-1].name
+        self.wait(lambda: self.pipeline.ledger(step_key(name, index)) is not None, 60, f"step {index}")
+
+    def expire(self) -> None:
+        """The deadline of whatever is waited for has just passed."""
+        aws = self.pipeline.aws
+        table, client = aws.outputs["CoordinationTable"], aws.client("dynamodb")
+        past = {":past": {"S": rfc3339(now() - timedelta(seconds=1))}}
+        for row in client.scan(TableName=table)["Items"]:
+            if row["pk"]["S"] == "WAITERS":
+                client.update_item(
+                    TableName=table,
+                    Key={"pk": row["pk"], "sk": row["sk"]},
+                    UpdateExpression="SET deadline = :past",
+                    ExpressionAttributeValues=past,
+                )
+
+    def fact(self, name: str) -> Json | None:
+        """A row of the coordination table."""
+        return self._coordination().fact(name)
+
+    def look_back(self, minutes: float) -> None:
+        """The registry was last asked so long ago."""
+        fact = self.fact("credentials") or {}
+        fact["checkedAt"] = rfc3339(now() - timedelta(minutes=minutes))
+        self._coordination().put_fact("credentials", fact)
+
+    def _coordination(self) -> Coordination:
+        aws = self.pipeline.aws
+        return Coordination(aws.client("dynamodb"), aws.outputs["CoordinationTable"])
 
     def application(self, release: str) -> Json | None:
         """The Application of a release, or None."""
