@@ -9,6 +9,7 @@ from aicr_pipeline.decide.assess import verdict_words
 from aicr_pipeline.decide.compare_plans import Difference
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import Report, Step, Verdict
+from aicr_pipeline.model.upgrades import Guidance
 
 #: Bounds of one page: a Lambda answers at most 6 MB, and nobody reads more on a phone.
 MOST_VALUES_PER_STEP = 50
@@ -40,6 +41,8 @@ class StepView:
     attention: bool
     changes: tuple[ValueChange, ...]
     more_changes: int
+    guidance: Guidance | None
+    with_release: str | None
 
 
 def step_views(report: Report | None, from_plan: Plan | None, to_plan: Plan | None) -> Iterator[StepView]:
@@ -61,6 +64,8 @@ def step_views(report: Report | None, from_plan: Plan | None, to_plan: Plan | No
             attention=step.verdict not in (None, Verdict.safe),
             changes=shown,
             more_changes=len(changes) - len(shown),
+            guidance=step.guidance,
+            with_release=step.with_release,
         )
 
 
