@@ -20,7 +20,7 @@ from aicr_pipeline.operators import DONE, REFUSED, TRY_AGAIN, add_api_options, o
 
 PATH = "/operators/status"
 #: So long a fresh status is waited for, and between two looks whether it is there.
-PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 1.0
+PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.5
 
 
 def main(arguments: list[str] | None = None) -> int:
