@@ -351,7 +351,7 @@ class PipelineStack(Stack):
             ("LedgerBucket", self.storage.ledger.bucket_name, "Plans, decisions, outcomes, evidence"),
             ("CoordinationTable", self.coordination.table.table_name, "Waiters, lock, lease"),
             ("ApprovalUrl", self.api.url, "Where approval pages are served"),
-            ("WebhookSecret", self.webhook_secret.secret.secret_arn, "Argo CD's notifications carry it"),
+            ("NotificationSecret", self.webhook_secret.secret.secret_arn, "Argo CD's notifications carry it"),
             ("SigningKey", self.signing.key.key_arn, "Signs evidence"),
             ("ResolveFunction", self.functions["start_resolve"].function_name, "Invoked to resolve by hand"),
             ("ResolveMachine", self.resolve_machine.alias.ref, "Starts go through this alias"),

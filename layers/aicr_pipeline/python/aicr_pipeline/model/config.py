@@ -167,6 +167,8 @@ class Engine(Document):
     helm_repo_creds_secret: DnsLabel = "aicr-registry-helm"  # noqa: S105 - a name
     kind: Literal["self-managed", "eks-capability"] = "self-managed"
     destination: Text = "https://kubernetes.default.svc"
+    #: Whether the cluster manifests tell Argo CD's notifications controller to wake the pipeline.
+    notifications: bool = False
     graces: EngineGraces = EngineGraces()
 
 
