@@ -70,6 +70,11 @@ class Machine:
         link, short_name = self.link(after=after)
         return answer(link, short_name, "a test stops it", "Revoked")
 
+    def acknowledge(self, after: int = 0) -> str:
+        """Say at the newest link that the step's work was done; the page as it is then."""
+        link, short_name = self.link(after=after)
+        return answer(link, short_name, "a test did it", "Acknowledged")
+
     def page(self, after: int = 0) -> str:
         """What the newest link shows."""
         return urllib3.request("GET", self.link(after=after)[0]).data.decode()

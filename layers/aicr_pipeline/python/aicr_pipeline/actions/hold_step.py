@@ -89,7 +89,8 @@ def _tell(
     deadline = str(step.input["deadline"])
 
     def text(link: str) -> str:
-        return held(cluster, hold, step_words(item), guidance, deadline, link, config.development)
+        identity, development = config.approvals.identity, config.development
+        return held(cluster, hold, step_words(item), guidance, deadline, link, identity, development)
 
     what = "is paused" if hold.reason is Reason.Paused else f"waits at {hold.release}"
     heading = subject(cluster, f"rollout {short_name(hold.rollout)} {what}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from aicr_pipeline.decide.approval import summary
+from aicr_pipeline.decide.names import short_name
 from aicr_pipeline.decide.people import UNKNOWN
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest, Report, StepHeld
@@ -63,6 +64,7 @@ def held(
     guidance: Guidance | None,
     deadline: str,
     link: str,
+    identity: str,
     development: bool,
 ) -> str:
     """That a step waits for a person: why, what its record asks for, until when, and the link."""
@@ -75,6 +77,7 @@ def held(
         *(f"  {line}" for line in guidance_lines(guidance) if acknowledges),
         "",
         f"If nothing happens until {deadline} it ends as Expired. What is installed stays.",
+        _short_name(short_name(hold.rollout), identity),
         "",
         f"{wanted} (opening the page changes nothing):",
         "",
@@ -115,7 +118,6 @@ def _message(
 def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -> Iterable[str]:
     yield from (f"  {line}" for line in summary(report))
     verdicts = _verdicts(report)
-    typed = ", typed to confirm" if request.identity == "link" else ""
     if verdicts:
         yield f"  verdicts: {verdicts}"
     yield from (
@@ -124,13 +126,18 @@ def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -
         if submitter == UNKNOWN
         else f"Submitted by: {submitter}",
         f"Answer until: {request.deadline}",
-        f"Short name{typed}: {request.short_name}",
+        _short_name(request.short_name, request.identity),
         "",
         "Look and decide here (opening the page changes nothing):",
         "",
         link,
         "",
     )
+
+
+def _short_name(short: str, identity: str) -> str:
+    typed = ", typed to confirm" if identity == "link" else ""
+    return f"Short name{typed}: {short}"
 
 
 def _verdicts(report: Report) -> str:
