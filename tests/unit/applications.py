@@ -61,3 +61,9 @@ def condition(kind: str, message: str = "words") -> dict[str, Any]:
 def state(**changes: Any) -> dict[str, Any]:
     made = {**copy.deepcopy(STATE), **changes}
     return {"status/operationState": {key: value for key, value in made.items() if value is not GONE}}
+
+
+def result(kind: str, name: str, message: str, **more: Any) -> dict[str, Any]:
+    """An entry of ``syncResult.resources``, with all that an API server wants of one."""
+    where = {"group": "", "version": "v1", "namespace": "gpu-operator"}
+    return {**where, "kind": kind, "name": name, "message": message, **more}

@@ -20,6 +20,7 @@ from tests.unit.applications import (
     WANTED,
     application,
     condition,
+    result,
     state,
 )
 
@@ -33,19 +34,15 @@ def case(
 FAILED_HOOK = {
     "revision": WANTED,
     "resources": [
-        {"kind": "Service", "name": "s", "status": "Synced", "message": "fine"},
-        {"kind": "Job", "name": "gate", "hookPhase": "Failed", "message": "gate failed: no GPU"},
+        result("Service", "s", "fine", status="Synced"),
+        result("Job", "gate", "gate failed: no GPU", hookPhase="Failed"),
     ],
 }
 NOT_PERMITTED = {
+    "revision": WANTED,
     "resources": [
-        {
-            "kind": "Role",
-            "name": "r",
-            "status": "SyncFailed",
-            "message": "namespace other is not permitted in project 'aicr'",
-        }
-    ]
+        result("Role", "r", "namespace other is not permitted in project 'aicr'", status="SyncFailed")
+    ],
 }
 COMPARED = "status/sync/comparedTo"
 
@@ -153,7 +150,12 @@ STALE = [
     ),
     case(
         "a selective sync leaked",
-        state(operation={"info": INFO, "sync": {"revision": WANTED, "resources": [{"kind": "Job"}]}}),
+        state(
+            operation={
+                "info": INFO,
+                "sync": {"revision": WANTED, "resources": [{"kind": "Job", "name": "x"}]},
+            }
+        ),
         "waiting",
         "not finished",
     ),
@@ -211,7 +213,7 @@ UNDER_WAY = [
 FAILED = [
     case(
         "the operation failed",
-        state(phase="Failed", message="one or more tasks failed", syncResult={}),
+        state(phase="Failed", message="one or more tasks failed", syncResult={"revision": WANTED}),
         "failed",
         "one or more tasks failed",
     ),
@@ -291,7 +293,7 @@ FINE = [
     case("a failed self-heal of a synced release", state(phase="Failed"), "ready", "", None),
     case(
         "self-heal's selective sync",
-        state(operation={"sync": {"resources": [{"kind": "Job"}]}}),
+        state(operation={"sync": {"resources": [{"kind": "Job", "name": "x"}]}}),
         "ready",
         "",
         None,

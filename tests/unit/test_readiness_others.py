@@ -7,7 +7,18 @@ import pytest
 from aicr_pipeline.decide.application import ASKED_ANNOTATION
 from aicr_pipeline.decide.readiness import readiness
 
-from tests.unit.applications import GONE, INFO, OLD, REQUEST, SINCE, SOURCE, WANTED, application, state
+from tests.unit.applications import (
+    GONE,
+    INFO,
+    OLD,
+    REQUEST,
+    SINCE,
+    SOURCE,
+    WANTED,
+    application,
+    result,
+    state,
+)
 from tests.unit.test_readiness_time import BLOCKED, CACHED, DENIED, PULL, STALE, case, stamp
 
 
@@ -32,7 +43,7 @@ def others(phase: str = "Succeeded", by: str = "alice", **sync: Any) -> dict[str
 SELF_HEALED = state(
     operation={
         "initiatedBy": {"automated": True},
-        "sync": {"revision": WANTED, "resources": [{"kind": "Job"}]},
+        "sync": {"revision": WANTED, "resources": [{"kind": "Job", "name": "x"}]},
     }
 )
 
@@ -44,14 +55,17 @@ SOMEBODY = [
     case("a failed sync after ours", {**asked(entry(4)), **others("Failed")}, 5, "ready"),
     case(
         "a person's sync of one resource after ours",
-        {**asked(entry(4)), **others(resources=[{}])},
+        {**asked(entry(4)), **others(resources=[{"kind": "Job", "name": "x"}])},
         5,
         "ready",
     ),
     case("ours lost its state", {**asked(entry(4)), "status/operationState": GONE}, 5, "ready"),
     case(
         "ours leaked a selection, a whole one followed",
-        {**asked(entry(4)), **state(operation={"info": INFO, "sync": {"resources": [{}]}})},
+        {
+            **asked(entry(4)),
+            **state(operation={"info": INFO, "sync": {"resources": [{"kind": "Job", "name": "x"}]}}),
+        },
         5,
         "ready",
     ),
@@ -120,7 +134,7 @@ SOMEBODY = [
     case("our operation is gone", {"status/operationState": GONE}, 11, "RolloutFailed", "there is none"),
     case(
         "our sync was a selective one",
-        state(operation={"info": INFO, "sync": {"resources": [{}]}}),
+        state(operation={"info": INFO, "sync": {"resources": [{"kind": "Job", "name": "x"}]}}),
         11,
         "RolloutFailed",
         "not finished at the wanted digest",
@@ -135,8 +149,8 @@ SOMEBODY = [
 ]
 
 
-def failed(kind: str, name: str, message: str, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "status": "SyncFailed", "message": message, **more}
+def failed(kind: str, name: str, message: str) -> dict[str, Any]:
+    return result(kind, name, message, status="SyncFailed")
 
 
 WORDS = [
@@ -176,7 +190,7 @@ WORDS = [
     ),
     case(
         "a cached error fails, and is cleared for the next rollout",
-        state(phase="Error", message=f"ComparisonError: {CACHED}", syncResult={}),
+        state(phase="Error", message=f"ComparisonError: {CACHED}", syncResult={"revision": WANTED}),
         1,
         "RolloutFailed",
         CACHED,
@@ -189,7 +203,7 @@ WORDS = [
             message="waiting for completion of hook batch/Job/gate",
             syncResult={
                 "revision": WANTED,
-                "resources": [{"kind": "Job", "name": "gate", "hookPhase": "Running", "message": PULL}],
+                "resources": [result("Job", "gate", PULL, hookPhase="Running")],
             },
         ),
         60,

@@ -168,6 +168,20 @@ def scaled(scenario: Scenario) -> tuple[Scenario, Graces]:
     return replace(found, applications=quick), Graces(*(time * SCALE for time in times))
 
 
+#: Rows of the readiness table that the stand-in comes to on the way.
+WAITS = {
+    "stale-status": "health is from before the sync",
+    "missed-refresh": "a refresh is asked for and not done",
+    "cached-manifest-error": "Manifest generation error (cached)",
+    "registry-away": "no such host",
+    "node-reboots": "Degraded 1 of 2 nodes is not ready",
+    "controller-restarts": "sync is running",
+    "sync-window": "sync is running: Sync operation blocked by sync window",
+    "engine-suspended": "its operation has not started",
+    "leaked-operation": "not finished at the wanted digest",
+}
+
+
 @pytest.mark.parametrize("upgrade", [False, True], ids=["install", "upgrade"])
 @pytest.mark.parametrize("name", names())
 def test_the_look_comes_to_what_the_scenario_says(
@@ -180,6 +194,7 @@ def test_the_look_comes_to_what_the_scenario_says(
     bench.argocd.scenario, bench.graces = scaled(scenario)
     waiter = bench.apply(second, index=2)
     seen = bench.follow(waiter)
+    assert any(WAITS.get(name, "") in verdict.message for verdict in seen.verdicts), seen.verdicts
     if scenario.reason == "RolledOut":
         assert seen.last.state == "ready", seen.last
         assert bench.truly_ready()
