@@ -103,7 +103,8 @@ class ArgoCdStandin:
         self._scenario = scenario
         for name, record in list(self._records.items()):
             record.forced, record.fault_ends = True, None
-            record.restarted, record.missed, record.operations = False, set(), 0
+            record.synced = record.cached = record.restarted = False
+            record.missed, record.operations = set(), 0
             self._queue.put(name)
 
     def restart(self, seconds: float = 1.0) -> None:
