@@ -44,6 +44,8 @@ class Options:
     cluster_file: Path
     workdir: Path
     bundle: Path | None = None
+    #: Upgrade records that go into the sample's bundle; as ``upgrades.yaml`` in a bundle.
+    upgrades: Path | None = None
     charts: Path | None = None
     approver: str | None = None
     scenario: Scenario | None = None
@@ -140,6 +142,8 @@ class LocalPipeline:
         environment = default_environment() | {"AICR_STANDIN_VERSION": self.config.aicr.version}
         if options.bundle is not None:
             environment["AICR_SAMPLE_BUNDLE"] = str(options.bundle.resolve())
+        if options.upgrades is not None:
+            environment["AICR_SAMPLE_UPGRADES"] = str(options.upgrades.resolve())
         if options.snapshot is not None:
             environment["AICR_SAMPLE_SNAPSHOT"] = str(options.snapshot.resolve())
         kubelet = Kubelet(
