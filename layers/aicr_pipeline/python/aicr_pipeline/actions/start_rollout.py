@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from aicr_pipeline.adapters.rollouts import (
     next_number,
     standing_decision,
 )
+from aicr_pipeline.adapters.statuses import is_drifted
 from aicr_pipeline.adapters.submissions import submitter_of
 from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
 from aicr_pipeline.decide.names import execution_name
@@ -67,7 +68,7 @@ def start_rollout(
         return {"started": False, "because": "the rollout that ended was for this plan"}
     if event.get("detail-type") == STALLED and not _leaves_room(detail, ledger, plan):
         return {"started": False, "because": "what stalled may be redriven, and nothing newer is wanted"}
-    active = active_plan(ledger)
+    active = _active(ledger, coordination, plan)
     if active.digest == plan and active.is_whole:
         return {"started": False, "because": "the plan is active already"}
     now = clock()
@@ -83,7 +84,8 @@ def start_rollout(
         coordination.drop_lock(holder)
         if coordination.take_lock(name) != name:
             return {"started": False, "because": "another rollout took the lock"}
-    active = active_plan(ledger)  # again: a rollout that was superseded just now may have written releases
+    # Again: a rollout that was superseded just now may have written releases.
+    active = _active(ledger, coordination, plan)
     number = int(name.rpartition("-")[2])
     submitter = submitter_of(ledger, str(target["runtimeVersion"]))
     approved = _approved(ledger, execution_name(config.cluster.name, plan, number - 1), active, now)
@@ -113,6 +115,12 @@ def start_rollout(
         "deadline": written["deadline"],
     }
     return {"started": executions.start(name, state), "execution": name}
+
+
+def _active(ledger: Ledger, coordination: Coordination, plan: str) -> ActivePlan:
+    """The active plan. Wanted once more while the cluster differs from it, it is applied whole again."""
+    active = active_plan(ledger)
+    return replace(active, is_whole=False) if active.digest == plan and is_drifted(coordination) else active
 
 
 def _approved(ledger: Ledger, name: str, active: ActivePlan, now: datetime) -> _Approved | None:

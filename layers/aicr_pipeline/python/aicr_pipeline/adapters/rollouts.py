@@ -183,7 +183,7 @@ class ActivePlan:
     """The plan of the newest rollout that succeeded; None before the first.
 
     ``is_whole`` is False when a later rollout may have written releases and then ended badly: what
-    runs is then between two plans.
+    runs is then between two plans. So it is when one ended because the cluster was not what the plan has.
     """
 
     digest: str | None
@@ -219,8 +219,12 @@ def active_plan(ledger: LedgerReader) -> ActivePlan:
             continue
         if outcome.outcome is Outcome.Succeeded:
             return ActivePlan(load_rollout(ledger, outcome.rollout).to_plan, is_whole, outcome)
-        is_whole = is_whole and not _may_have_written(ledger, outcome)
+        is_whole = is_whole and outcome.reason not in _DRIFTED and not _may_have_written(ledger, outcome)
     return ActivePlan(None, is_whole)
+
+
+#: Ends that say so: without this a fresh rollout would start from the same, and end the same.
+_DRIFTED = (Reason.InventoryDrift, Reason.MovedReleaseMissing)
 
 
 def _may_have_written(ledger: LedgerReader, outcome: RolloutOutcome) -> bool:

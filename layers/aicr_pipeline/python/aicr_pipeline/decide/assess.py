@@ -179,7 +179,7 @@ def _because(
     from_plan: Plan | None, to_plan: Plan, steps: Iterable[Step], always_ask: bool, from_is_whole: bool
 ) -> Iterable[str]:
     if not from_is_whole:
-        yield "an earlier rollout ended half-way, so the cluster may be between two plans"
+        yield "an earlier rollout ended half-way, or somebody changed the cluster: it may not be as planned"
     if from_plan is None:
         yield "first install"
     elif from_plan.desired_state.aicr.image_digest != to_plan.desired_state.aicr.image_digest:

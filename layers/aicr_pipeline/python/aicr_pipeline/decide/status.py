@@ -359,7 +359,8 @@ def _stalled(seen: Seen, resolved: Condition) -> Condition:
     found = rollout_stalled(rollout)
     wanted = _resolved_plan(seen)
     # A wish for what is active already leaves nothing to mend.
-    if found is None or (rollout.outcome and wanted == seen.active.digest and seen.active.whole):
+    settled = wanted is not None and wanted == seen.active.digest and seen.active.whole
+    if found is None or (rollout.outcome is not None and settled):
         return _condition(which, "False")
     return _condition(which, "True", *found)
 
