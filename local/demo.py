@@ -62,7 +62,15 @@ def options(
             document = found.configured(document)
         cluster_file = workdir / cluster_file.name
         cluster_file.write_text(yaml.safe_dump(document))
-    return Options(cluster_file, workdir, bundle, charts, approver, scenario=found, runtime=runtime)
+    return Options(
+        cluster_file,
+        workdir,
+        bundle=bundle,
+        charts=charts,
+        approver=approver,
+        scenario=found,
+        runtime=runtime,
+    )
 
 
 def run(job: Job, console: Console) -> int:
