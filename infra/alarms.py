@@ -147,7 +147,7 @@ class Alarms(Construct):
             _own(namespace, "sweep_waiters", "OldestWaiterSeconds", statistic="Maximum"),
             threshold=math.ceil(max(deadline, 7800)) + 900,
         )
-        for function in ("request_approval", "remind_approvers"):
+        for function in ("request_approval", "hold_step", "remind_approvers"):
             self._alarm(
                 f"MessagesFailed-{function}",
                 "A message to an approver or a channel was not taken; the rollout's messages/ say which",

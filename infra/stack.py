@@ -284,11 +284,12 @@ class PipelineStack(Stack):
             # What the ledger holds by then, not what is about to be written.
             "RecordWritten": (
                 "update_status",
-                "A resolve or a rollout ended, asks or was decided",
+                "A resolve or a rollout ended, asks, was decided, or is held",
                 events.object_created(
                     ledger,
                     {"wildcard": "resolves/*/told.json"},
                     *({"wildcard": f"rollouts/*/{name}.json"} for name in ("request", "decision", "outcome")),
+                    *({"wildcard": f"rollouts/*/{name}/*.json"} for name in ("holds", "acknowledgements")),
                 ),
             ),
             "StatusWanted": (

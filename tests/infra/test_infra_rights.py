@@ -141,7 +141,7 @@ def test_only_who_writes_to_approvers_reads_slacks_secrets() -> None:
         for right in Grants(arns, made, None).of(function.name)
         if token in right.resources or hook in right.resources
     }
-    assert readers == {"request_approval", "remind_approvers"}
+    assert readers == {"request_approval", "hold_step", "remind_approvers"}
 
 
 def test_nobody_deletes_from_buckets_or_the_registry(stack: Stack) -> None:

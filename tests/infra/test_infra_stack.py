@@ -208,17 +208,25 @@ def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
             "Plan Ready", "Rollout Ended", "Execution Stalled"
         ),
         "Something new is waited for": own("Waiter Registered", "Plan Ready"),
-        "A decision or a revocation was written": created(
-            ledger, {"wildcard": "rollouts/*/decision.json"}, {"wildcard": "rollouts/*/revocation.json"}
+        "A decision, a revocation or an acknowledgement was written": created(
+            ledger,
+            {"wildcard": "rollouts/*/decision.json"},
+            {"wildcard": "rollouts/*/revocation.json"},
+            {"wildcard": "rollouts/*/acknowledgements/*.json"},
         ),
+        "The runtime was put or deleted: a step that waits for the end of a pause may go on": {
+            **created(inbox, "runtimes/cluster.yaml"),
+            "detail-type": ["Object Created", "Object Deleted"],
+        },
         "The runtime was deleted from the inbox": {
             **created(inbox, "runtimes/cluster.yaml"),
             "detail-type": ["Object Deleted"],
         },
-        "A resolve or a rollout ended, asks or was decided": created(
+        "A resolve or a rollout ended, asks, was decided, or is held": created(
             ledger,
             {"wildcard": "resolves/*/told.json"},
             *({"wildcard": f"rollouts/*/{name}.json"} for name in ("request", "decision", "outcome")),
+            *({"wildcard": f"rollouts/*/{name}/*.json"} for name in ("holds", "acknowledgements")),
         ),
         "An execution stalled, or somebody asks": own("Execution Stalled", "Status Wanted"),
         "A rollout is about to start": own("Credentials Wanted"),
