@@ -80,7 +80,7 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "apply_release": GroupRights(
             {argocd: [rule("argoproj.io", "applications", "get", "create", "update")]}
         ),
-        # Patch only gives self-heal back once a release is ready.
+        # Patch gives self-heal back, asks for a refresh, and takes back what was not begun.
         "sweep_waiters": GroupRights(
             {
                 argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
