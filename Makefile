@@ -71,7 +71,10 @@ cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-si
 bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
+chaos: $(READY) ## one rollout, with each fault at each of its external calls: an hour [SHARE= SEEDS=]
+	@$(BIN)/python -W ignore -m tests.chaos $(if $(SHARE),--share $(SHARE)) $(if $(SEEDS),--seeds $(SEEDS))
+
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench clean
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench chaos clean

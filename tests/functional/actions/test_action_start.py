@@ -336,6 +336,19 @@ def test_a_stalled_rollout_to_the_plan_that_is_wanted_waits_for_its_redrive(plac
     assert place.coordination.lock_holder() == name(PLAN), "a redrive continues under it"
 
 
+def test_a_rollout_that_stalled_after_its_end_was_written_frees_the_lock(place: Place) -> None:
+    """Its plan is active: no wish may come for long that would take the lock over."""
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    place.coordination.take_lock(name(PLAN))
+    place.sfn.executions[name(PLAN)] = "RUNNING"
+    start(place, stalled_event(PLAN))
+    assert place.coordination.lock_holder() == name(PLAN), "it is at work again"
+    place.sfn.executions[name(PLAN)] = "FAILED"
+    assert start(place, stalled_event(PLAN))["started"] is False
+    assert place.coordination.lock_holder() is None
+
+
 def test_a_stalled_resolve_starts_no_rollout(place: Place) -> None:
     place.want(PLAN)
     event = {"detail-type": "Execution Stalled", "detail": {"run": "demo-run-1", "status": "FAILED"}}

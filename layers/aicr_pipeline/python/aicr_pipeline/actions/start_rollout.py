@@ -57,6 +57,8 @@ def start_rollout(
     one comes back here. What caused a rollout is written once, so an event that comes twice starts
     one.
     """
+    if event.get("detail-type") == STALLED and "replay-name" not in event:
+        _free_if_over(ledger, coordination, executions)
     target = coordination.fact(TARGET)
     detail = event["detail"]
     if "replay-name" in event or target is None:
@@ -161,6 +163,13 @@ def _fresh_name(ledger: Ledger, executions: Executions, cluster: str, plan: str,
         return name
     _supersede(ledger, name, plan, now)
     return execution_name(cluster, plan, number + 1)
+
+
+def _free_if_over(ledger: Ledger, coordination: Coordination, executions: Executions) -> None:
+    """Free the lock of a rollout that stalled after its outcome was written: nobody else may come soon."""
+    holder = coordination.lock_holder()
+    if holder is not None and is_over(ledger, holder) and executions.state(holder) == "ended":
+        coordination.drop_lock(holder)
 
 
 def _is_overdue(ledger: Ledger, name: str, now: str) -> bool:
