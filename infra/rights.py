@@ -277,7 +277,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.items(("GetItem",), "FACT", "LOCK"),
         *g.events(),
     ),
-    "apply_release": lambda g: g.read("plans/*"),
+    "apply_release": lambda g: g.read("plans/*", "rollouts/*/outcome.json", "rollouts/*/revocation.json"),
     "wait_until_ready": lambda g: g.waiter(),
     # As with render_bundle: the Job's token reaches evidence/ and nothing else.
     "validate_deployment": lambda g: (

@@ -74,12 +74,12 @@ def disturbed(found: LocalRegistry, expected: Straight, plan: dict[int, str], cu
         made.submit()
         made.settle()
         for _ in range(_CURES):
-            if _succeeded(made) or (cure == "fresh" and _is_rolled_out(made)):
+            if _succeeded(made) or _is_rolled_out(made, cure):
                 break
             _cure(made, cure)
             made.settle()
         said = f"{plan} {made.faults.done} {_ends(made)}"
-        assert _succeeded(made) or (cure == "fresh" and _is_rolled_out(made)), said
+        assert _succeeded(made) or _is_rolled_out(made, cure), said
         _holds(made)
         assert made.applications() == expected.applications, said
         if len(made.executions) == 1 and _succeeded(made):
@@ -158,10 +158,17 @@ def _succeeded(made: World) -> bool:
     return bool(made.executions) and made.last().status == "SUCCEEDED"
 
 
-def _is_rolled_out(made: World) -> bool:
-    """It stalled after its end was written: the plan is active, and a fresh submission has nothing to do."""
-    outcome = made.executions and made.json(f"rollouts/{made.last().name}/outcome.json")
-    return bool(outcome) and outcome["outcome"] == "Succeeded"
+def _is_rolled_out(made: World, cure: Cure) -> bool:
+    """It stalled after its end was written: the plan is active, and a fresh submission has nothing to do.
+
+    Once people were told as well, nothing is left for a redrive either.
+    """
+    if not made.executions:
+        return False
+    folder = f"rollouts/{made.last().name}"
+    outcome, told = made.json(f"{folder}/outcome.json"), made.json(f"{folder}/told.json")
+    is_done = bool(outcome) and outcome["outcome"] == "Succeeded"
+    return is_done and (cure == "fresh" or told is not None)
 
 
 def _ends(made: World) -> list[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.actions.apply_release import OperationInFlightError, apply_release
 from aicr_pipeline.adapters.cluster import ObjectConflictError
+from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.application import (
     ASKED_ANNOTATION,
     READY_ANNOTATION,
@@ -21,6 +22,7 @@ from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS
 from tests.functional.actions.support import PLAN, ROLLOUT, Place, item, step
@@ -38,7 +40,7 @@ ANSWER = {
 
 def apply(place: Place, action: str = "Install", **fields: Any) -> dict[str, Any]:
     made = step(item=item(action=action, **fields), input=TO, token=None)
-    return apply_release(made, place.config, place.ledger, place.argocd)
+    return apply_release(made, place.config, place.ledger, place.argocd, place.clock)
 
 
 def existing(place: Place, request: str = "demo-0/001-gpu-operator", **patch: Any) -> None:
@@ -329,3 +331,24 @@ def test_a_plan_that_was_changed_is_never_applied(place: Place) -> None:
     with refused(Reason.PlanUnreadable, "was changed"):
         apply(place)
     assert place.store.find(APPLICATIONS, RELEASE.name, namespace="argocd") is None
+
+
+@pytest.mark.parametrize("since", ["over", "revoked", "expired"])
+def test_a_redrive_days_later_writes_nothing_of_a_rollout_that_ended_meanwhile(
+    place: Place, since: str
+) -> None:
+    """It begins at this state: no gate comes before it. Another rollout may be at work by then."""
+    place.put_plan(PLAN)
+    if since == "over":
+        place.end_rollout()
+    elif since == "revoked":
+        who = {"by": "alex", "identity": "link", "issuer": "aicr-pipeline", "reason": "no"}
+        place.put_json(
+            rollout_key(ROLLOUT, "revocation"), {"rollout": ROLLOUT, "at": rfc3339(place.now), **who}
+        )
+    else:
+        place.later(7 * 3600)
+    reasons = {"over": Reason.RolloutSuperseded, "revoked": Reason.RolloutRevoked}
+    with refused(reasons.get(since, Reason.RolloutExpired)):
+        apply(place)
+    assert list(place.argocd.applications()) == []

@@ -104,8 +104,9 @@ class Bench:
         made = plan(mirrored)
         key = plan_key(made.desired_state_digest)
         ledger: Any = PlanOnly(made.model_dump_json(by_alias=True, exclude_none=True).encode(), key)
-        event = step(item=item("demo", index), input={"toPlan": made.desired_state_digest}, token=None)
-        found = apply_release(event, self.config, ledger, self.adapter)
+        given = {"toPlan": made.desired_state_digest, "deadline": after(now(), 3600)}
+        event = step(item=item("demo", index), input=given, token=None)
+        found = apply_release(event, self.config, ledger, self.adapter, now)
         wanted = {"rollout": ROLLOUT, "release": "demo", "step": "step", **found}
         return Waiter("w", "application", "t", "o", after(now(), 60), wanted, rfc3339(now()))
 

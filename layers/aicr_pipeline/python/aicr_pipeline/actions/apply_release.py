@@ -5,7 +5,8 @@ from typing import Any
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import ObjectConflictError, ObjectMissingError
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan
+from aicr_pipeline.adapters.rollouts import load_plan, refuse_over, refuse_revoked
+from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import (
     application_spec,
     is_ours,
@@ -14,6 +15,7 @@ from aicr_pipeline.decide.application import (
     updated_application,
     was_asked,
 )
+from aicr_pipeline.decide.approval import check_deadline
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
@@ -28,8 +30,13 @@ class OperationInFlightError(TransientError):
     """Somebody else is at it. The state machine tries again every 20 seconds for half an hour."""
 
 
-def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd) -> dict[str, Any]:
+def apply_release(
+    step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd, clock: Clock
+) -> dict[str, Any]:
     """Write the release unless this very request was written before; ``Unchanged`` writes nothing.
+
+    The gate was open a moment ago, or days: a redrive begins here, and somebody else's operation may have
+    been waited for. So what ends a rollout is looked at again.
 
     Returns
     -------
@@ -40,10 +47,14 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     Raises
     ------
     PipelineError
+        ``RolloutSuperseded`` for one that is over, ``RolloutRevoked``, ``RolloutExpired``;
         ``ForeignObject``; transient while somebody else's operation runs or the Application is being
         deleted: that is waited for, never overwritten.
     """
-    item = dict(step.item or {})
+    item, rollout = dict(step.item or {}), str(step.input["rollout"])
+    refuse_over(ledger, rollout)
+    refuse_revoked(ledger, rollout)
+    check_deadline(str(step.input["deadline"]), clock())
     plan = load_plan(ledger, str(step.input["toPlan"]))
     release = plan.release(str(item["release"]))
     if release is None:
@@ -51,7 +62,7 @@ def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd
     digest, spec = release.chart.manifest_digest, spec_digest(application_spec(release, config))
     if item["action"] == "Unchanged":
         return {"written": False, "digest": digest, "requestId": None, "spec": spec}
-    ours = request_id(str(step.input["rollout"]), int(item["index"]), release.name)
+    ours = request_id(rollout, int(item["index"]), release.name)
     for _ in range(_CONFLICTS):
         try:
             written = _write(config, argocd, release, plan.desired_state_digest, ours)
