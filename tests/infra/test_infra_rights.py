@@ -208,7 +208,7 @@ def test_only_the_signed_routes_write_the_inbox_and_say_who_submitted(stack: Sta
         assert writers == {"serve_operators"}
 
 
-def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack, demo: Stack) -> None:
+def test_the_pages_write_what_people_say_and_nothing_else(stack: Stack, demo: Stack) -> None:
     writing = re.compile("Put|Update|Delete|Send|Start|Publish|Create|Write|Batch|Tag")
     mine = [statement for who, statement in stack.statements() if who == "serve_approvals"]
     writes = {
@@ -221,7 +221,8 @@ def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack
     # Rows of sessions, where people sign in: the partition is in another test.
     sessions = set() if stack is demo else {("dynamodb:PutItem", ""), ("dynamodb:DeleteItem", "")}
     assert writes == sessions | {
-        ("s3:PutObject", f"rollouts/*/{key}") for key in ("decision.json", "decisions/*", "revocation.json")
+        ("s3:PutObject", f"rollouts/*/{key}")
+        for key in ("decision.json", "decisions/*", "revocation.json", "acknowledgements/*")
     }
 
 
