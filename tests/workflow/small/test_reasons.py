@@ -348,5 +348,7 @@ def test_what_drifted_is_mended_by_wanting_the_same_again(small: SmallMachine) -
 
 def test_expired_in_the_middle(small: SmallMachine) -> None:
     sent = in_step_one(small)
+    # Its wait is registered a moment after the gate.
+    small.wait(lambda: '"Progressing"' in json.dumps(small.application("cert-manager")), 30, "Progressing")
     small.expire()
     stopped(small, "RolloutExpired", "step 1/3 cert-manager (Install)", outcome="Expired", sent=sent)
