@@ -54,6 +54,8 @@ class Execution:
         self.status, self.error, self.cause = "RUNNING", "", ""
         self.token: str | None = None
         self.redrives = self.transitions = 0
+        #: Events of the history, as AWS counts them: the end of the execution is one.
+        self.history = 1
         self.entered: list[str] = []
         self._invoke, self._time = invoke, time
         self._started = time(0)
@@ -100,6 +102,7 @@ class Execution:
             frame.entered = self._time(0.05)
             self.transitions += 1
             self.entered.append(frame.state)
+            self.history += 1 if state["Type"] == "Fail" else 2  # entered, exited
         kind = state["Type"]
         if kind == "Task":
             self._task(frame, state)
@@ -111,6 +114,7 @@ class Execution:
                 self._go(frame, chosen[0] if chosen else state["Default"])
         elif kind == "Map":
             frame.items, frame.results = list(_path(state["ItemsPath"], frame.data)), []
+            self.history += 2 + 2 * len(frame.items)  # the Map and each iteration: started, succeeded
             self._next_item(frame, state)
         elif kind == "Fail":
             self._fail(
@@ -131,6 +135,7 @@ class Execution:
                 self._done(frame, state, output)
             return
         waits = "waitForTaskToken" in state["Resource"]
+        self.history += 4 if waits else 3  # scheduled, started, submitted, ended
         parameters = state["Parameters"]
         token = f"token-{next(self._tokens)}"
         payload = self._fill(parameters["Payload"] if waits else parameters, frame, token)
@@ -186,6 +191,7 @@ class Execution:
         outer = self._frame
         if frame is outer:
             self.status = "SUCCEEDED"
+            self.history += 1
             frame.data = data
             return
         outer.results.append(data)

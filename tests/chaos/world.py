@@ -188,6 +188,9 @@ class World:
         #: Executions that ended badly, each by name and redrive.
         self.ended: list[str] = []
         self.replays = 1
+        #: So many seconds a release takes to become healthy, by name; and since when it does.
+        self.slow: dict[str, float] = {}
+        self._since: dict[str, datetime] = {}
         self.redrives = self.submissions = 0
         self.config = config(**{"registry.repository": f"oci://{registry.host}/aicr/demo"})
         self.s3, self.db = clients()["s3"], clients()["dynamodb"]
@@ -388,10 +391,19 @@ class World:
         """Every operation that was asked for is done, well."""
         acted = False
         for found in self.store.list(APPLICATIONS, "argocd"):
-            asked = found.get("operation")
+            state = (found.get("status") or {}).get("operationState") or {}
+            asked = found.get("operation") or (
+                state["operation"] if state.get("phase") == "Running" else None
+            )
             if not asked:
                 continue
             name, spec = found["metadata"]["name"], found["spec"]
+            since = self._since.setdefault(name, self.now)
+            if (self.now - since).total_seconds() < self.slow.get(name, 0):
+                running = {"phase": "Running", "operation": asked, "startedAt": f"{rfc3339(since)[:19]}Z"}
+                status = {"operationState": running, "reconciledAt": f"{rfc3339(self.now)[:19]}Z"}
+                self.store.merge(APPLICATIONS, name, {"operation": None, "status": status}, "argocd")
+                continue
             request = next(i["value"] for i in asked["info"] if i["name"].endswith("request-id"))
             self.operations[name, request] += 1
             began = self.later(1)
@@ -504,13 +516,13 @@ def registry() -> Iterator[LocalRegistry]:
 
 
 @contextmanager
-def world(found: LocalRegistry) -> Iterator[World]:
+def world(found: LocalRegistry, wanted: Plan = PLAN) -> Iterator[World]:
     """A fresh world, with the functions' adapters wired to it."""
     with ExitStack() as stack:
         clients()
         stack.enter_context(mock_aws())
         server = stack.enter_context(KubeServer())
-        made = World(server, found)
+        made = World(server, found, wanted)
         states = StepFunctions(made)
 
         def client(service: str, region: str | None = None) -> Any:
