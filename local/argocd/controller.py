@@ -324,7 +324,8 @@ class ArgoCdStandin:
                 self._targets.remember(application, fault.message)
             target = self._targets.wanted(application, hard=hard)
         except RepositoryError as error:
-            if reason == "due" and self._within_grace(record):
+            # A new spec and a request are answered; what Argo CD compares on its own it keeps quiet about.
+            if reason in ("due", "forced") and self._within_grace(record):
                 return
             self._patch(application, reconcile.not_loaded(application, str(error), _now()))
             return

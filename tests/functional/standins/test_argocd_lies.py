@@ -276,6 +276,27 @@ def test_a_remembered_error_is_cleared_by_a_hard_refresh_only(bench: Bench, regi
         assert bool(bench.app()["status"]["conditions"]) is (kind == "normal")
 
 
+def test_what_argo_cd_compares_unasked_it_keeps_quiet_about(bench: Bench, registry: Registry) -> None:
+    """The repo-error grace: after the sync nothing is compared, and nothing says so but reconciledAt."""
+    bench.argocd.scenario = Scenario({"demo": Fault(away=True)})
+    waiter = bench.apply(digest_of(registry))
+    for _ in range(200):
+        if bench.app().get("status", {}).get("operationState", {}).get("phase") == "Succeeded":
+            break
+        time.sleep(0.02)
+    time.sleep(2 * HEALTH_SECONDS)  # whatever it does of its own accord, it has done
+    assert not bench.app()["status"].get("conditions")
+    assert bench.look(waiter).state == "waiting"
+    bench.adapter.change_application(
+        "demo", {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+    )
+    for _ in range(200):
+        if bench.app()["status"].get("conditions"):
+            break
+        time.sleep(0.02)
+    assert "no such host" in bench.look(waiter).message
+
+
 def test_real_manifest_errors_are_remembered_after_three(bench: Bench, registry: Registry) -> None:
     broken = registry.push_chart("demo", "2.0.0", {"broken.yaml": '{{ fail "no driver" }}'})
     bench.apply(broken)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ class Configured:
         aws.quiet()
         sweepers = [found for found in aws._lambdas.processes() if "sweep_waiters" in found.function]
         for found in sweepers:  # a new process reads the file anew
-            os.kill(found.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(found.pid, signal.SIGKILL)
         self._small.wait(
             lambda: not any(Path(f"/proc/{found.pid}/exe").exists() for found in sweepers),
             10,
@@ -49,11 +51,10 @@ class Configured:
         )
 
 
-@pytest.fixture
-def configured(small: SmallMachine) -> Iterator[Configured]:
-    made = Configured(small)
+@pytest.fixture(scope="module")
+def configured(_running: SmallMachine) -> Iterator[Configured]:
+    made = Configured(_running)
     yield made
-    small.pipeline.argocd.scenario = Scenario()
     made.restore()
 
 

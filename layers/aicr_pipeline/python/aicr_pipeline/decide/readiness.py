@@ -25,6 +25,9 @@ from aicr_pipeline.model.reasons import Reason
 _ERRORS = ("InvalidSpecError", "ComparisonError", "SyncError", "UnknownError")
 #: Of a grace: only then is a refresh asked for, since most of what is wrong heals by itself.
 _BEFORE_ASKING = 0.1
+_BEFORE_ASKING_AGAIN = 0.2
+#: Argo CD's times have no more.
+_SECOND = timedelta(seconds=1)
 
 Refresh = Literal["normal", "hard"]
 
@@ -211,15 +214,20 @@ class _Judge:
     def _synced(self) -> Readiness | None:
         """Synced at the digest, by a comparison that is not from before the last operation."""
         sync = self._status.get("sync") or {}
-        stale = self._finished is not None and (self._reconciled is None or self._reconciled < self._finished)
+        before = self._finished is not None and (
+            self._reconciled is None or self._reconciled < self._finished
+        )
         if sync.get("status") == "Synced" and sync.get("revision") == self._digest:
-            return self._controllers_turn("health is from before the sync") if stale else None
+            return self._controllers_turn("health is from before the sync") if before else None
         at = words.short(sync.get("revision"))
         what = f"{sync.get('status', 'Unknown')} at {at}, not at {words.short(self._digest)}"
+        if sync.get("revision") == self._digest:
+            what = f"{sync.get('status', 'Unknown')} at {at}"
         what += words.out_of_sync(self._status)
-        return (
-            self._controllers_turn(f"{what}, which is from before the sync") if stale else self._waiting(what)
-        )
+        # Times have whole seconds: what was compared in the second of the end may be from before it.
+        if before or (self._finished is not None and self._reconciled == self._finished):
+            return self._controllers_turn(f"{what}, which is from before the end of the sync")
+        return self._waiting(what)
 
     def _our_operation_was_whole(self) -> Readiness | None:
         if self._request is None or self._whole() or self._done_by_history():
@@ -278,8 +286,9 @@ class _Judge:
             return self._waiting(what)
         if self._now - began > grace:
             return self._failed(f"{what} (since {rfc3339(began)})", reason)
-        due = refresh is not None and self._now - began > grace * _BEFORE_ASKING
-        return self._waiting(what, refresh if due and self._may_ask(refresh, grace) else None)
+        if refresh is None or self._now - began <= grace * _BEFORE_ASKING:
+            return self._waiting(what)
+        return self._waiting(what, refresh if self._may_ask(refresh, grace, began) else None)
 
     def _controllers_turn(self, what: str, ask: bool = True) -> Readiness:
         """Only Argo CD's controller can move this on. It is asked for a refresh; then it is suspended."""
@@ -294,12 +303,15 @@ class _Judge:
             return self._failed(f"Argo CD does not reconcile: {said}", Reason.EngineSuspended)
         # A refresh that was missed is asked for again: the write alone makes the controller look.
         due = silent > (grace * _BEFORE_ASKING if ask else grace / 2)
-        return self._waiting(what, "normal" if due and self._may_ask("normal", grace / 2) else None)
+        return self._waiting(what, "normal" if due and self._may_ask("normal", grace / 2, last) else None)
 
-    def _may_ask(self, refresh: Refresh | None, grace: timedelta) -> bool:
-        """Once in a grace; a hard one may follow a normal one."""
+    def _may_ask(self, refresh: Refresh, grace: timedelta, began: datetime) -> bool:
+        """Once in a grace; soon again for a trouble that came after; a hard one may follow a normal one."""
         at, kind = last_refresh(self._application)
-        return at is None or self._now - at > grace or (refresh == "hard" and kind != "hard")
+        if at is None or (refresh == "hard" and kind != "hard"):
+            return True
+        since = self._now - at
+        return since > grace or (at < began + _SECOND and since > grace * _BEFORE_ASKING_AGAIN)
 
     def _condition(self) -> tuple[str, str, datetime | None] | None:
         for wanted in _ERRORS:
