@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
 from rich.console import Console
 
 from local.approve import approve
@@ -106,7 +107,9 @@ def run(job: Job, console: Console) -> int:
 
 def _came_as_told(scenario: Scenario, summary: dict[str, Any]) -> dict[str, Any]:
     """Whether the run ended as its scenario says."""
-    came = summary["reason"] == scenario.reason and scenario.said in (summary["message"] or "")
+    through = scenario.reason == Reason.RolledOut and summary["outcome"] == "Succeeded"
+    ended = summary["reason"] == scenario.reason and scenario.said in (summary["message"] or "")
+    came = through or (ended and scenario.reason != Reason.RolledOut)
     return {"title": scenario.title, "reason": scenario.reason, "asExpected": came}
 
 

@@ -353,6 +353,10 @@ def _other_values(place: Place) -> None:
     place.set_application(RELEASE.name, {"spec": {"source": {"helm": {"valuesObject": {"replicas": 9}}}}})
 
 
+def _no_plan_s_values(place: Place) -> None:
+    place.set_application(RELEASE.name, {"spec": {"source": {"helm": {"valuesObject": {"replicas": 2**60}}}}})
+
+
 def _other_project(place: Place) -> None:
     place.set_application(RELEASE.name, {"spec": {"project": "default"}})
 
@@ -366,6 +370,7 @@ def _other_project(place: Place) -> None:
         (_deleted, "RolloutFailed", "is gone; somebody deleted it"),
         (_dying, "RolloutFailed", "is being deleted"),
         (_other_values, "InventoryDrift", "somebody changed its spec"),
+        (_no_plan_s_values, "InventoryDrift", "somebody changed its spec"),
         (_other_project, "InventoryDrift", "somebody changed its spec"),
     ],
 )

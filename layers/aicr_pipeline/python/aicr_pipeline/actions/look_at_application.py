@@ -19,7 +19,7 @@ from aicr_pipeline.decide.application import (
     withdrawal,
 )
 from aicr_pipeline.decide.readiness import Graces, Readiness, readiness
-from aicr_pipeline.errors import TransientError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
 _CONFLICTS = 3
@@ -63,7 +63,7 @@ def _judge(application: Mapping[str, Any] | None, waiter: Waiter, now: datetime,
         )
     if application["metadata"].get("deletionTimestamp"):
         return Readiness("failed", f"Application {name} is being deleted; somebody deleted it.")
-    if wanted.get("spec") not in (None, spec_digest(application.get("spec") or {})):
+    if wanted.get("spec") is not None and _asks_for_else(application, str(wanted["spec"])):
         return Readiness(
             "failed",
             f"Application {name} no longer asks for what the plan says: somebody changed its spec "
@@ -81,6 +81,13 @@ def _judge(application: Mapping[str, Any] | None, waiter: Waiter, now: datetime,
             Reason.EngineSuspensionRefused,
         )
     return found
+
+
+def _asks_for_else(application: Mapping[str, Any], wanted: str) -> bool:
+    try:
+        return spec_digest(application.get("spec") or {}) != wanted
+    except PipelineError:
+        return True  # a number that no plan can have
 
 
 def _act(
