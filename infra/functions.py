@@ -65,7 +65,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "APPROVER_TOPICS",
     ),
     # rollout
-    _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET", *_WAITS),
+    _kubernetes("assess_transition", "Compares two plans", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
     _plain(
         "request_approval",
         "Asks people",

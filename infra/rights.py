@@ -236,6 +236,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.publish(),
     ),
     "assess_transition": lambda g: (
+        *g.inbox(),
         *g.read("plans/*", "rollouts/*"),
         *g.write("rollouts/*/report.json"),
         *g.items(("GetItem",), "FACT"),

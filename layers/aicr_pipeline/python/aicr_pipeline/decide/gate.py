@@ -110,13 +110,18 @@ def check_records(
     if seen.report.approval_needed:
         check_bypass(seen.decision, bypass)
         check_decision(seen.decision, seen.request, request_digest(seen.report, rollout.deadline), now)
-    if seen.wish.version is None:
+    check_wish(seen.wish)
+    return found
+
+
+def check_wish(wish: Wish) -> None:
+    """Raises PipelineError ``Deleting`` once the runtime was deleted from the inbox."""
+    if wish.version is None:
         raise PipelineError(
             Reason.Deleting,
             "The runtime was deleted from the inbox, so no further step starts. What is installed stays, and "
             "nothing is removed. Submit a runtime to go on.",
         )
-    return found
 
 
 def pause(wish: Wish) -> Hold | None:
