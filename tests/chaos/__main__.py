@@ -27,7 +27,7 @@ from tests.chaos.world import World, registry
 
 _CURES: tuple[Cure, ...] = ("redrive", "fresh")
 #: More than a rollout's turns: each is one event, one thing that Argo CD or a person does, or a minute.
-_TURNS = 45
+_TURNS = 24
 
 
 class Tally:

@@ -56,13 +56,16 @@ def points(calls: tuple[str, ...]) -> list[tuple[int, str]]:
 
 
 def some(calls: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Each kind of call once, each with another fault: what the suite has time for."""
+    """Each kind of write once, a third of the reads, each with another fault: what the suite has time for."""
     first: dict[str, int] = {}
     for number, what in enumerate(calls):
         first.setdefault(what, number)
     chosen = []
     for turn, (what, number) in enumerate(first.items()):
-        kinds = _TO_READS if what.split()[1].startswith(_READS) else tuple(KINDS)
+        is_read = what.split()[1].startswith(_READS)
+        if is_read and turn % 3:
+            continue
+        kinds = _TO_READS if is_read else tuple(KINDS)
         chosen.append((number, kinds[turn % len(kinds)]))
     return chosen
 
@@ -78,6 +81,7 @@ def disturbed(found: LocalRegistry, expected: Straight, plan: dict[int, str], cu
                 break
             _cure(made, cure)
             made.settle()
+        made.minute()
         said = f"{plan} {made.faults.done} {_ends(made)}"
         assert _succeeded(made) or _is_rolled_out(made, cure), said
         _holds(made)
@@ -138,6 +142,7 @@ def without_the_table(found: LocalRegistry, expected: Straight, turn: int) -> Wo
                 break
             made.submit()
             made.settle()
+        made.minute()
         said = f"turn {turn}: {_ends(made)}"
         assert _succeeded(made), said
         _holds(made)

@@ -1,6 +1,6 @@
 """One rollout with faults in its external calls: it ends as the undisturbed one, and nothing is done twice.
 
-``make chaos`` tries every call with every fault; here each kind of call has one.
+``make chaos`` tries every call with every fault; here each kind of write, and some reads, have one.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ from tests.chaos.world import registry
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("chaos")]
 
 #: Before the first decision, while people are asked, in each step, while a Job runs, at the end.
-TURNS = (2, 6, 12, 19, 26, 33)
+TURNS = (3, 9, 12, 15)
 #: Of the random runs: those of ``make chaos`` begin with them.
-SEEDS = range(6)
+SEEDS = range(3)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,9 @@ def test_the_rollout_makes_every_kind_of_call(expected: Straight) -> None:
     assert {kind for _, kind in points(expected.calls)} == set(KINDS)
 
 
-def test_one_fault_in_each_kind_of_call(network: LocalRegistry, expected: Straight) -> None:
+def test_one_fault_in_each_kind_of_write_and_in_some_reads(
+    network: LocalRegistry, expected: Straight
+) -> None:
     for number, kind in some(expected.calls):
         made = disturbed(network, expected, {number: kind}, "redrive")
         assert made.faults.done, f"nothing went wrong at {number}"
@@ -71,7 +73,9 @@ def test_random_faults(network: LocalRegistry, expected: Straight, seed: int) ->
 
 def test_every_event_ten_times_has_the_effect_of_one(network: LocalRegistry, expected: Straight) -> None:
     made = replayed(network, expected, 10)
-    assert len(made.seen) > 8
+    functions = [function for function, _ in made.seen]
+    assert functions.count("start_rollout") == 2
+    assert functions.count("sweep_waiters") == 6
 
 
 @pytest.mark.parametrize("turn", TURNS)

@@ -372,9 +372,13 @@ class World:
                 continue
             if not any(execution.status == "RUNNING" for execution in self.executions.values()):
                 return
-            self.later(60)
-            self._event("sweep_waiters", {"source": "schedule"})
+            self.minute()
         raise AssertionError(f"it does not come to an end: {self.faults.done}, {self.last()}")
+
+    def minute(self) -> None:
+        """The schedule's sweep."""
+        self.later(60)
+        self._event("sweep_waiters", {"source": "schedule"})
 
     def _ended(self, execution: Execution) -> Json:
         detail = {
