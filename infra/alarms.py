@@ -104,6 +104,19 @@ class Alarms(Construct):
             _own(namespace, name, REFUSED),
         )
 
+    def status(self, namespace: str, function: lambda_.Function) -> None:
+        """The runtime is not ready for a reason that somebody has to look at, or nobody looks."""
+        self._alarm(
+            "NotReady",
+            "The runtime was not ready at two looks; python -m aicr_pipeline.status says why",
+            _own(
+                namespace, "update_status", "RuntimeUnwell", statistic="Minimum", period=Duration.minutes(10)
+            ),
+        )
+        self._stopped(
+            "StatusUnwatched", "The status was not looked at for 30 minutes", function, Duration.minutes(30)
+        )
+
     def own(self, namespace: str) -> None:
         """What the program itself counts, and no error of a function shows."""
         self._alarm(
@@ -134,7 +147,7 @@ class Alarms(Construct):
             _own(namespace, "sweep_waiters", "OldestWaiterSeconds", statistic="Maximum"),
             threshold=math.ceil(max(deadline, 7800)) + 900,
         )
-        for function in ("request_approval", "remind_approvers"):
+        for function in ("request_approval", "hold_step", "remind_approvers"):
             self._alarm(
                 f"MessagesFailed-{function}",
                 "A message to an approver or a channel was not taken; the rollout's messages/ say which",

@@ -27,7 +27,13 @@ SIGNED = {
     "DescribeRollout": "GET /operators/rollouts/{rollout}",
     "DecideRollout": "POST /operators/rollouts/{rollout}/decision",
     "SubmitRuntime": "POST /operators/runtime",
+    "TellStatus": "GET /operators/status",
+    "RenewStatus": "POST /operators/status",
 }
+
+
+#: Argo CD's notifications; it has no way to sign what it sends.
+NOTIFICATIONS = {"Notification": "POST /argocd"}
 
 
 class Api(Construct):
@@ -71,16 +77,34 @@ class Api(Construct):
             ),
         )
         self.url = self.api.attr_api_endpoint
+        self._limits: dict[str, dict[str, int]] = {}
 
     def serve_signed(self, function: lambda_.Function, source_arn: str) -> None:
         """Route what operators sign to ``function``, with a throttle that the public pages cannot use up."""
         for route in self._routes("SignedIntegration", function, SIGNED, "AWS_IAM"):
             # A stage takes settings of routes that exist.
             self.stage.add_dependency(route)
-        self.stage.route_settings = {
-            key: {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10} for key in SIGNED.values()
-        }
+        self._throttle(SIGNED)
         self._permit("SignedPermission", function, source_arn)
+
+    def serve_notifications(self, function: lambda_.Function, source_arn: str) -> None:
+        """Route Argo CD's notifications to ``function``, with a throttle of their own."""
+        for route in self._routes("NotificationIntegration", function, NOTIFICATIONS, "NONE"):
+            self.stage.add_dependency(route)
+            acknowledge(
+                route,
+                "AwsSolutions-APIG4",
+                "Argo CD's webhook service signs nothing and knows no AWS credentials. The function compares "
+                "a secret header before anything else, and can only wake the sweeper.",
+            )
+        self._throttle(NOTIFICATIONS)
+        self._permit("NotificationPermission", function, source_arn)
+
+    def _throttle(self, routes: Mapping[str, str]) -> None:
+        """A limit of their own for some routes, so that others can not use it up."""
+        limit = {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10}
+        self._limits |= dict.fromkeys(routes.values(), limit)
+        self.stage.route_settings = self._limits
 
     def serve(
         self, function: lambda_.Function, routes: Mapping[str, str], source_arns: Mapping[str, str]

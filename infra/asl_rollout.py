@@ -121,7 +121,23 @@ def _release(machine: Machine, backstop: int) -> State:
                     Next="Gate open?",
                 )
             ),
-            "Gate open?": if_ended("gate", "Gate closed", "Apply release"),
+            "Gate open?": {
+                "Type": "Choice",
+                "Choices": [
+                    {"Variable": "$.gate.outcome", "IsPresent": True, "Next": "Gate closed"},
+                    {"Variable": "$.gate.hold", "IsPresent": True, "Next": "Hold step"},
+                ],
+                "Default": "Apply release",
+            },
+            "Hold step": in_item(
+                machine.wait(
+                    "Hold step",
+                    "A person lifts it (an acknowledgement, the end of a pause); then the gate looks anew",
+                    backstop,
+                    ResultPath="$.held",
+                    Next="Check gate",
+                )
+            ),
             "Gate closed": fail("$.gate.outcome", "Nothing of this step was written"),
             "Apply release": in_item(
                 machine.call(

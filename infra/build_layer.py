@@ -27,6 +27,7 @@ SERVICES = frozenset(
         "eks",
         "events",
         "kms",
+        "lambda",
         "s3",
         "secretsmanager",
         "sns",

@@ -108,7 +108,7 @@ def _applications(config: ClusterConfig) -> list[dict[str, str]]:
             + " && ".join(f"object.spec.{field} == oldObject.spec.{field}" for field in _SETTLED)
             + " && (!has(object.operation) || "
             "(has(oldObject.operation) && object.operation == oldObject.operation)))",
-            "the sweep only gives self-heal back",
+            "the sweep asks for no sync and changes no source",
         ),
         # Removing the pipeline never removes the stack.
         _check(

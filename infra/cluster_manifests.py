@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.decide.application import MANAGED_BY, MANAGED_BY_LABEL
 from aicr_pipeline.decide.credentials import LABELS as SECRET_LABELS
 from aicr_pipeline.decide.credentials import encoded, repo_creds
 from aicr_pipeline.errors import PipelineError
@@ -31,6 +32,7 @@ def manifests(config: ClusterConfig) -> list[Manifest]:
         *function_rbac(config),
         _project(config),
         *_credentials(config),
+        *_notifications(config),
         *admission_policies(config),
     ]
 
@@ -118,6 +120,49 @@ def _credentials(config: ClusterConfig) -> Iterable[Manifest]:
             # Not stringData: server-side apply would keep it apart from what the pipeline writes into data.
             "data": encoded(wanted.data),
         }
+
+
+def _notifications(config: ClusterConfig) -> Iterable[Manifest]:
+    """What Argo CD's notifications controller sends, and when: address and secret stand in its own Secret.
+
+    Each condition holds once a release is ready, or has failed; whole seconds of one format compare as text.
+    """
+    if not config.engine.notifications:
+        return
+    name, state = "aicr-pipeline", "app.status.operationState"
+    ready = (
+        f"{state} != nil and {state}.phase == 'Succeeded' and app.status.sync.status == 'Synced' "
+        f"and app.status.health.status == 'Healthy' and app.status.reconciledAt >= {state}.finishedAt"
+    )
+    failed = f"{state} != nil and {state}.phase in ['Failed', 'Error']"
+    conditions = [
+        {"when": condition, "oncePer": f"{state}.finishedAt", "send": [name]} for condition in (ready, failed)
+    ]
+    service = {
+        "url": "$aicr-webhook-url",
+        "headers": [{"name": "X-Aicr-Webhook-Secret", "value": "$aicr-webhook-secret"}],
+    }
+    body = '{"application": "{{.app.metadata.name}}"}'
+    subscription = {
+        "recipients": [name],
+        "triggers": [name],
+        "selector": f"{MANAGED_BY_LABEL}={MANAGED_BY}",
+    }
+    texts = {
+        f"service.webhook.{name}": service,
+        f"template.{name}": {"webhook": {name: {"method": "POST", "body": body}}},
+        f"trigger.{name}": conditions,
+        "subscriptions": [subscription],
+    }
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "argocd-notifications-cm",
+            "namespace": config.engine.namespace,
+        },
+        "data": {key: yaml.safe_dump(value, sort_keys=False, width=200) for key, value in texts.items()},
+    }
 
 
 def main(name: str) -> int:

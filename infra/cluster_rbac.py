@@ -67,15 +67,23 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "confirm_criteria": GroupRights({SYSTEM_NAMESPACE: [jobs, config_maps]}),
         "render_bundle": GroupRights({SYSTEM_NAMESPACE: [jobs, secrets]}),
         "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
-        "check_gate": GroupRights({argocd: [application, project]}),
+        "check_gate": GroupRights({argocd: [application, project, *controllers]}, [argocd_installed]),
+        # Reads only. Which validation run is on stands in its Job's name.
+        "update_status": GroupRights(
+            {
+                argocd: [applications, project, *controllers],
+                VALIDATION_NAMESPACE: [rule("batch", "jobs", "list")],
+            },
+            [argocd_installed],
+        ),
         # Update, because a merge patch would keep values that a new plan dropped.
         "apply_release": GroupRights(
             {argocd: [rule("argoproj.io", "applications", "get", "create", "update")]}
         ),
-        # Patch only gives self-heal back once a release is ready.
+        # Patch gives self-heal back, asks for a refresh, and takes back what was not begun.
         "sweep_waiters": GroupRights(
             {
-                argocd: [rule("argoproj.io", "applications", "get", "patch")],
+                argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
                 SYSTEM_NAMESPACE: results,
                 VALIDATION_NAMESPACE: results,
             }

@@ -84,6 +84,17 @@ def object_created(bucket: str, *keys: Any) -> dict[str, Any]:
     }
 
 
+def object_changed(bucket: str, *keys: Any) -> dict[str, Any]:
+    """S3 says that an object under one of ``keys`` was put or deleted."""
+    created = object_created(bucket, *keys)
+    return {**created, "detail-type": [*created["detail-type"], "Object Deleted"]}
+
+
+def object_deleted(bucket: str, *keys: Any) -> dict[str, Any]:
+    """S3 says that an object under one of ``keys`` was deleted, or got a delete marker."""
+    return {**object_created(bucket, *keys), "detail-type": ["Object Deleted"]}
+
+
 def own(cluster: str, *detail_types: str) -> dict[str, Any]:
     """Our own events about this cluster."""
     return {"source": ["aicr.pipeline"], "detail-type": list(detail_types), "detail": {"cluster": [cluster]}}

@@ -65,7 +65,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "APPROVER_TOPICS",
     ),
     # rollout
-    _kubernetes("assess_transition", "Compares two plans", "LEDGER_BUCKET", *_WAITS),
+    _kubernetes("assess_transition", "Compares two plans", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
     _plain(
         "request_approval",
         "Asks people",
@@ -75,7 +75,16 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "APPROVAL_KEY_ARN",
         "APPROVAL_URL",
     ),
-    _kubernetes("check_gate", "Whether the next step may run", "LEDGER_BUCKET", *_WAITS),
+    _kubernetes("check_gate", "Whether the next step may run", "INBOX_BUCKET", "LEDGER_BUCKET", *_WAITS),
+    _plain(
+        "hold_step",
+        "Tells people that a step waits for them",
+        "LEDGER_BUCKET",
+        *_WAITS,
+        "APPROVER_TOPICS",
+        "APPROVAL_KEY_ARN",
+        "APPROVAL_URL",
+    ),
     _kubernetes("apply_release", "Writes one Application", "LEDGER_BUCKET"),
     _plain("wait_until_ready", "Registers the waiter for a release", *_WAITS),
     _kubernetes("validate_deployment", "Starts AICR's validation Job", "LEDGER_BUCKET", *_WAITS),
@@ -113,7 +122,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         120,
         1024,
         True,
-        ("LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS"),
+        ("INBOX_BUCKET", "LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS"),
         async_retries=0,
     ),
     # By the clock. A reminder is sent once, so a run that failed may be repeated.
@@ -140,12 +149,37 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         ("COORDINATION_TABLE",),
         async_retries=2,
     ),
+    # A look changes nothing in cluster or ledger, so it may be repeated.
+    FunctionSpec(
+        "update_status",
+        "Whether the runtime is ready, and what changed",
+        60,
+        1024,
+        True,
+        (
+            "INBOX_BUCKET",
+            "LEDGER_BUCKET",
+            "COORDINATION_TABLE",
+            "EVENT_BUS",
+            "APPROVER_TOPICS",
+            "RESOLVE_MACHINE_ARN",
+            "ROLLOUT_MACHINE_ARN",
+        ),
+        async_retries=2,
+    ),
     FunctionSpec(
         "record_stall",
         "Records executions that infrastructure ended",
         60,
         environment=("LEDGER_BUCKET", "EVENT_BUS", "APPROVER_TOPICS"),
         async_retries=2,
+    ),
+    # Wakes the sweeper and nothing else.
+    FunctionSpec(
+        "receive_notification",
+        "Argo CD says that something changed",
+        15,
+        environment=("WEBHOOK_SECRET_ARN", "SWEEP_FUNCTION_ARN"),
     ),
     # A person waits for it.
     FunctionSpec(
@@ -160,12 +194,20 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "The signed routes for commands",
         15,
         1024,
-        environment=("INBOX_BUCKET", "LEDGER_BUCKET"),
+        environment=("INBOX_BUCKET", "LEDGER_BUCKET", "COORDINATION_TABLE", "EVENT_BUS"),
     ),
 )
 
 #: The only ones that may write to people.
-PUBLISHERS = ("request_approval", "remind_approvers", "record_resolve", "record_outcome", "record_stall")
+PUBLISHERS = (
+    "request_approval",
+    "hold_step",
+    "remind_approvers",
+    "record_resolve",
+    "record_outcome",
+    "record_stall",
+    "update_status",
+)
 
 BY_NAME = {function.name: function for function in FUNCTIONS}
 
@@ -183,6 +225,7 @@ ROLLOUT_FUNCTIONS = (
     "assess_transition",
     "request_approval",
     "check_gate",
+    "hold_step",
     "apply_release",
     "wait_until_ready",
     "validate_deployment",

@@ -34,6 +34,8 @@ class Arns:
     table: str
     bus: str
     approval_key: str
+    webhook_secret: str
+    sweep: str
     signing_key: str
     notification_key: str
     topics: tuple[str, ...]
@@ -234,6 +236,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.publish(),
     ),
     "assess_transition": lambda g: (
+        *g.inbox(),
         *g.read("plans/*", "rollouts/*"),
         *g.write("rollouts/*/report.json"),
         *g.items(("GetItem",), "FACT"),
@@ -242,6 +245,14 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "request_approval": lambda g: (
         *g.read("plans/*", "rollouts/*"),
         *g.write("rollouts/*/request.json", "rollouts/*/bypass.json", "rollouts/*/messages/*"),
+        *g.waiter(),
+        *g.publish(),
+        *g.slack(),
+        *g.links(),
+    ),
+    "hold_step": lambda g: (
+        *g.read("rollouts/*"),
+        *g.write("rollouts/*/holds/*", "rollouts/*/messages/*"),
         *g.waiter(),
         *g.publish(),
         *g.slack(),
@@ -259,13 +270,15 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.links(),
     ),
     "check_gate": lambda g: (
+        # Whether the wish is paused, or gone.
+        *g.inbox(),
         *g.read("plans/*", "rollouts/*"),
         # How far the rollout is, for the pages.
         *g.write("rollouts/*/steps/*"),
         *g.items(("GetItem",), "FACT", "LOCK"),
         *g.events(),
     ),
-    "apply_release": lambda g: g.read("plans/*"),
+    "apply_release": lambda g: g.read("plans/*", "rollouts/*/outcome.json", "rollouts/*/revocation.json"),
     "wait_until_ready": lambda g: g.waiter(),
     # As with render_bundle: the Job's token reaches evidence/ and nothing else.
     "validate_deployment": lambda g: (
@@ -315,12 +328,16 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     # It collects what Jobs write into ConfigMaps, and is the only one that answers task tokens.
     "sweep_waiters": lambda g: (
+        # Whether a pause is over.
+        *g.inbox(),
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
+        # That a release became ready.
+        *g.write("rollouts/*/ready/*"),
         # The last words of Jobs that failed.
         *g.write("resolves/*/jobs/*", "rollouts/*/jobs/*"),
         *g.items((*_OWN, "Query"), "WAITERS", "LEASE"),
-        *g.items(("GetItem",), "FACT"),
+        *g.items(("GetItem",), "FACT", "LOCK"),
         # What a question came to.
         *g.events(),
         *g.answer(),
@@ -330,23 +347,48 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.pull("charts", "wrappers"),
         *g.items(("GetItem", "PutItem"), "FACT"),
     ),
+    # It writes neither ledger nor cluster: a status is an observation.
+    "update_status": lambda g: (
+        *g.inbox(),
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.items(("GetItem", "PutItem"), "FACT"),
+        *g.events(),
+        *g.publish(),
+        Right(("sns:ListSubscriptionsByTopic",), g.arns.topics),
+        # Whether one that stopped was redriven.
+        Right(
+            ("states:DescribeExecution",),
+            (g.arns.resolve_executions, g.arns.rollout_executions),
+            "Executions are named by what they are for; only the two machines' may be described.",
+        ),
+    ),
     "record_stall": lambda g: (
         *g.read("rollouts/*", "resolves/*"),
         *g.write("rollouts/*/stalls/*", "resolves/*/stalls/*"),
         *g.events(),
         *g.publish(),
     ),
+    # It reads nothing and writes nothing: who holds the secret can make somebody look.
+    "receive_notification": lambda g: (
+        Right(("secretsmanager:GetSecretValue",), (g.arns.webhook_secret,)),
+        Right(("lambda:InvokeFunction",), (g.arns.sweep,)),
+    ),
     "serve_approvals": lambda g: (
         *g.read("rollouts/*", "plans/*"),
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
+        *g.write("rollouts/*/acknowledgements/*"),
         *g.links(),
         *g.sign_in(),
     ),
-    # Who calls is API Gateway's word. It may decide as the pages do, and submit; nothing else.
+    # Who calls is API Gateway's word. It may decide as the pages do, submit, tell the status and have it
+    # looked at anew; nothing else.
     "serve_operators": lambda g: (
         *g.read("rollouts/*", "plans/*"),
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
+        *g.write("rollouts/*/acknowledgements/*"),
         *g.write("runtimes/*"),
         Right(("s3:PutObject",), (f"{g.arns.inbox}/runtimes/cluster.yaml",)),
+        *g.items(("GetItem",), "FACT"),
+        *g.events(),
     ),
 }

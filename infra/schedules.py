@@ -72,6 +72,19 @@ class Schedules(Construct):
             most_seconds=300,
         )
 
+    def status(self, function: lambda_.Function) -> None:
+        """Look at the runtime's status. By cron, away from the reminder's minute."""
+        self._may_invoke(function)
+        self._schedule(
+            "Status",
+            function,
+            description="Looks at the runtime's status",
+            expression="cron(1/5 * * * ? *)",
+            # The next one sees the same world.
+            retries=0,
+            most_seconds=300,
+        )
+
     def refresh(self, function: lambda_.Function, dead_letters: sqs.IQueue, config: ClusterConfig) -> None:
         """Renew every six hours a token that lives twelve, and look at it every hour.
 

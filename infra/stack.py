@@ -22,7 +22,7 @@ from infra.coordination import Coordination
 from infra.dead_letters import DeadLetters
 from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
-from infra.names import machine_name, metrics_namespace, partition_of
+from infra.names import function_name, machine_name, metrics_namespace, partition_of
 from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
@@ -31,6 +31,7 @@ from infra.sign_in import SignIn
 from infra.signing import Signing
 from infra.sources import Sources
 from infra.storage import Storage
+from infra.webhook_secret import WebhookSecret
 
 
 class PipelineStack(Stack):
@@ -68,6 +69,7 @@ class PipelineStack(Stack):
         self.coordination = Coordination(self, "Coordination")
         self.signing = Signing(self, "Signing", cluster=name, signer=by_function["bind_evidence"])
         self.approval_key = ApprovalKey(self, "ApprovalKey", cluster=name)
+        self.webhook_secret = WebhookSecret(self, "WebhookSecret", cluster=name)
         self.notifications = Notifications(
             self,
             "Notifications",
@@ -95,8 +97,13 @@ class PipelineStack(Stack):
         self.resolve_machine, self.rollout_machine = self._machines(sources, log_retention)
         self._serve_pages()
         self.api.serve_signed(self.functions["serve_operators"], self._routes_arn("operators"))
+        self.api.serve_notifications(
+            self.functions["receive_notification"],
+            self.format_arn(service="execute-api", resource=self.api.api.ref, resource_name="*/POST/argocd"),
+        )
         self.schedules = Schedules(self, "Schedules", cluster=name, sweep=self.functions["sweep_waiters"])
         self.schedules.remind(self.functions["remind_approvers"])
+        self.schedules.status(self.functions["update_status"])
         self._rules()
         if config.resolve.schedule is not None:
             self.schedules.resolve(
@@ -125,6 +132,15 @@ class PipelineStack(Stack):
 
     def _bus_arn(self) -> str:
         return self.format_arn(service="events", resource="event-bus", resource_name="default")
+
+    def _sweep_arn(self) -> str:
+        # By name: the function that wakes it is made together with it.
+        return self.format_arn(
+            service="lambda",
+            resource="function",
+            resource_name=function_name(self._config.cluster.name, "sweep_waiters"),
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
 
     def _serve_pages(self) -> None:
         pages = self.functions["serve_approvals"]
@@ -173,6 +189,8 @@ class PipelineStack(Stack):
             table=self.coordination.table.table_arn,
             bus=self._bus_arn(),
             approval_key=self.approval_key.secret.secret_arn,
+            webhook_secret=self.webhook_secret.secret.secret_arn,
+            sweep=self._sweep_arn(),
             signing_key=self.signing.key.key_arn,
             notification_key=self.notifications.key.key_arn,
             topics=tuple(topic.topic_arn for topic in self.notifications.topics.values()),
@@ -193,6 +211,8 @@ class PipelineStack(Stack):
             "ROLLOUT_MACHINE_ARN": f"{self._machine_arn('rollout')}:{ALIAS}",
             "APPROVER_TOPICS": self.to_json_string(self._topic_arns()),
             "APPROVAL_KEY_ARN": self.approval_key.secret.secret_arn,
+            "WEBHOOK_SECRET_ARN": self.webhook_secret.secret.secret_arn,
+            "SWEEP_FUNCTION_ARN": self._sweep_arn(),
             "APPROVAL_URL": self.api.url,
             "OIDC": self.to_json_string(self.sign_in.told if self.sign_in else {}),
             "SIGNING_KEY_ARN": self.signing.key.key_arn,
@@ -230,6 +250,7 @@ class PipelineStack(Stack):
         cluster = self._config.cluster.name
         ledger = self.storage.ledger.bucket_name
         answers = [{"wildcard": f"rollouts/*/{name}.json"} for name in ("decision", "revocation")]
+        answers.append({"wildcard": "rollouts/*/acknowledgements/*.json"})
         rules = {
             "RuntimeSubmitted": (
                 "start_resolve",
@@ -238,8 +259,8 @@ class PipelineStack(Stack):
             ),
             "PlanReady": (
                 "start_rollout",
-                "A plan is ready, or a rollout ended and another may start",
-                events.own(cluster, "Plan Ready", "Rollout Ended"),
+                "A plan is ready, or a rollout ended or stalled and another may start",
+                events.own(cluster, "Plan Ready", "Rollout Ended", "Execution Stalled"),
             ),
             "WaiterRegistered": (
                 "sweep_waiters",
@@ -249,8 +270,34 @@ class PipelineStack(Stack):
             ),
             "Decided": (
                 "sweep_waiters",
-                "A decision or a revocation was written",
+                "A decision, a revocation or an acknowledgement was written",
                 events.object_created(ledger, *answers),
+            ),
+            "WishChanged": (
+                "sweep_waiters",
+                "The runtime was put or deleted: a step that waits for the end of a pause may go on",
+                events.object_changed(self.storage.inbox.bucket_name, RUNTIME_KEY),
+            ),
+            "RuntimeDeleted": (
+                "update_status",
+                "The runtime was deleted from the inbox",
+                events.object_deleted(self.storage.inbox.bucket_name, RUNTIME_KEY),
+            ),
+            # What the ledger holds by then, not what is about to be written.
+            "RecordWritten": (
+                "update_status",
+                "A resolve or a rollout ended, asks, was decided, or is held",
+                events.object_created(
+                    ledger,
+                    {"wildcard": "resolves/*/told.json"},
+                    *({"wildcard": f"rollouts/*/{name}.json"} for name in ("request", "decision", "outcome")),
+                    *({"wildcard": f"rollouts/*/{name}/*.json"} for name in ("holds", "acknowledgements")),
+                ),
+            ),
+            "StatusWanted": (
+                "update_status",
+                "An execution stalled, or somebody asks",
+                events.own(cluster, "Execution Stalled", "Status Wanted"),
             ),
             "ExecutionEndedBadly": (
                 "record_stall",
@@ -301,6 +348,7 @@ class PipelineStack(Stack):
         alarms.mails(self.notifications.topics)
         alarms.sweep(self.functions["sweep_waiters"])
         alarms.own(metrics_namespace(self._config.cluster.name))
+        alarms.status(metrics_namespace(self._config.cluster.name), self.functions["update_status"])
         alarms.approvals(metrics_namespace(self._config.cluster.name), self._config.approvals)
         if self._keeps_credentials:
             alarms.refresh(
@@ -313,6 +361,7 @@ class PipelineStack(Stack):
             ("LedgerBucket", self.storage.ledger.bucket_name, "Plans, decisions, outcomes, evidence"),
             ("CoordinationTable", self.coordination.table.table_name, "Waiters, lock, lease"),
             ("ApprovalUrl", self.api.url, "Where approval pages are served"),
+            ("NotificationSecret", self.webhook_secret.secret.secret_arn, "Argo CD's notifications carry it"),
             ("SigningKey", self.signing.key.key_arn, "Signs evidence"),
             ("ResolveFunction", self.functions["start_resolve"].function_name, "Invoked to resolve by hand"),
             ("ResolveMachine", self.resolve_machine.alias.ref, "Starts go through this alias"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from local import demo
+from local.argocd.scenario import names
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PR_SET_PDEATHSIG = 1
@@ -27,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--charts", type=Path, help="a folder of real chart archives (*.tgz)")
     parser.add_argument("--approve", metavar="NAME", help="answer the link's form as this person")
     parser.add_argument("--bypass", action="store_true", help="ask nobody; for development: true only")
+    parser.add_argument(
+        "--scenario", metavar="NAME", help=f"what goes wrong, of local/scenarios: {', '.join(names())}"
+    )
     parser.add_argument("--out", type=Path, default=_ROOT / "out")
     options = parser.parse_args(arguments)
     cluster = Path(options.cluster)
@@ -49,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             work=_ROOT / "build" / "local",
             runtime=options.runtime,
             bypass=options.bypass,
+            scenario=options.scenario,
         ),
         options.runtime,
         options.out,
@@ -73,6 +78,8 @@ def _problem(cluster: Path, options: argparse.Namespace) -> str | None:
     for name, folder in (("bundle", options.bundle), ("charts", options.charts)):
         if folder is not None and not folder.is_dir():
             return f"{name}: there is no folder {folder}"
+    if options.scenario is not None and options.scenario not in names():
+        return f"scenario: there is no {options.scenario}; there are {', '.join(names())}"
     if options.bypass and options.approve is not None:
         return "bypass: nobody is asked, so nobody can approve; leave one of the two out"
     if options.approve is not None and not _NAME.match(options.approve):

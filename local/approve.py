@@ -1,5 +1,6 @@
 """Answers an approval link as a person does: opens the page, fills in its form, sends it. No short cut."""
 
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
@@ -8,20 +9,28 @@ import urllib3
 _TIMEOUT = urllib3.Timeout(connect=5, read=30)
 
 
+@dataclass
+class _Form:
+    action: str
+    fields: dict[str, str] = field(default_factory=dict)
+    buttons: list[str] = field(default_factory=list)
+
+
 class _Forms(HTMLParser):
-    """Collects the fields of the page's only form."""
+    """Collects the page's forms: where each goes, what stands in its fields, which buttons it has."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.action: str | None = None
-        self.fields: dict[str, str] = {}
+        self.forms: list[_Form] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self.action = found.get("action", "")
+            self.forms.append(_Form(found.get("action", "")))
         elif tag == "input" and found.get("type", "text") not in ("submit", "radio", "checkbox"):
-            self.fields[found.get("name", "")] = found.get("value", "")
+            self.forms[-1].fields[found.get("name", "")] = found.get("value", "")
+        elif tag == "button" and self.forms:
+            self.forms[-1].buttons.append(found.get("value", ""))
 
 
 def approve(link: str, short_name: str, reason: str) -> None:
@@ -30,7 +39,8 @@ def approve(link: str, short_name: str, reason: str) -> None:
 
 
 def answer(link: str, short_name: str, reason: str, decision: str) -> str:
-    """Send the form of the page with its button ``decision``: ``Approved``, ``Rejected`` or ``Revoked``.
+    """Send the form of the page that has the button ``decision``: ``Approved``, ``Rejected``, ``Revoked`` or
+    ``Acknowledged``.
 
     Returns
     -------
@@ -40,19 +50,20 @@ def answer(link: str, short_name: str, reason: str, decision: str) -> str:
     Raises
     ------
     RuntimeError
-        When the page has no form, or does not take the answer; with its status.
+        When the page has no such form, or does not take the answer; with its status.
     """
     http = urllib3.PoolManager(timeout=_TIMEOUT, retries=urllib3.Retry(3, redirect=0))
     page = http.request("GET", link)
     forms = _Forms()
     forms.feed(page.data.decode())
-    if page.status != 200 or forms.action is None:
-        raise RuntimeError(f"The approval page answers {page.status} and shows no form.")
-    fields = forms.fields | {"shortName": short_name, "reason": reason, "decision": decision}
+    form = next((found for found in forms.forms if decision in found.buttons), None)
+    if page.status != 200 or form is None:
+        raise RuntimeError(f"The approval page answers {page.status} and shows no form for {decision}.")
+    fields = form.fields | {"shortName": short_name, "reason": reason, "decision": decision}
     site = urlsplit(link)
     sent = http.request(
         "POST",
-        urljoin(link, forms.action) if forms.action else link,
+        urljoin(link, form.action) if form.action else link,
         fields=fields,
         encode_multipart=False,
         redirect=False,

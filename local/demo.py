@@ -10,10 +10,12 @@ from typing import Any
 
 import yaml
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.reasons import Reason
 from rich.console import Console
 
 from local import terminal
 from local.approve import approve
+from local.argocd import Scenario
 from local.pipeline import LocalPipeline, Options, fresh_workdir
 from local.progress import Progress, progress
 from local.summary import refused, summarize
@@ -47,19 +49,38 @@ def options(
     work: Path,
     runtime: Path,
     bypass: bool = False,
+    scenario: str | None = None,
 ) -> Options:
-    """Options of one run, with a folder of its own under ``work``; ``bypass`` sets ``approvals.bypass``."""
+    """Options of one run, with a folder of its own under ``work``; ``bypass`` sets ``approvals.bypass``.
+
+    A scenario brings settings of its own, so that nobody waits for long.
+    """
     workdir = fresh_workdir(work)
-    if bypass:
+    found = Scenario.named(scenario) if scenario else None
+    if bypass or found:
         document = yaml.safe_load(cluster_file.read_text())
-        document["approvals"]["bypass"] = True
+        if bypass:
+            document["approvals"]["bypass"] = True
+        if found:
+            document = found.configured(document)
         cluster_file = workdir / cluster_file.name
         cluster_file.write_text(yaml.safe_dump(document))
-    return Options(cluster_file, workdir, bundle, charts, approver, runtime=runtime)
+    return Options(
+        cluster_file,
+        workdir,
+        bundle=bundle,
+        charts=charts,
+        approver=approver,
+        scenario=found,
+        runtime=runtime,
+    )
 
 
 def run(job: Job, console: Console) -> int:
-    """Run the job and write ``summary.json``; 0 only when the outcome is ``Succeeded``."""
+    """Run the job and write ``summary.json``; 0 only when the outcome is ``Succeeded``.
+
+    With a scenario: only when it is what the scenario says.
+    """
     began = time.monotonic()
     job.out.mkdir(parents=True, exist_ok=True)
     for stale in ("summary.json", "plan.json", "evidence.intoto.json", "public-key.pem", _TERMINAL):
@@ -70,6 +91,9 @@ def run(job: Job, console: Console) -> int:
         summary = refused(str(error.reason), error.message, time.monotonic() - began)
     # Its keys ended with the run.
     (job.out / _TERMINAL).unlink(missing_ok=True)
+    scenario = job.options.scenario
+    if scenario is not None:
+        summary["scenario"] = _came_as_told(scenario, summary)
     (job.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     if summary["rollout"] is None:
         refusal(console, summary)
@@ -78,12 +102,28 @@ def run(job: Job, console: Console) -> int:
     else:
         closing(console, summary, _verify_command(job.out))
     console.print(f"Summary     {job.out / 'summary.json'}  ({summary['seconds']:.1f} s)", highlight=False)
+    if scenario is not None:
+        came = summary["scenario"]["asExpected"]
+        console.print(f"Scenario    {'it came as it says' if came else 'NOT what it says'}", highlight=False)
+        return 0 if came else 1
     return 0 if summary["outcome"] == "Succeeded" else 1
+
+
+def _came_as_told(scenario: Scenario, summary: dict[str, Any]) -> dict[str, Any]:
+    """Whether the run ended as its scenario says."""
+    through = scenario.reason == Reason.RolledOut and summary["outcome"] == "Succeeded"
+    ended = summary["reason"] == scenario.reason and scenario.said in (summary["message"] or "")
+    came = through or (ended and scenario.reason != Reason.RolledOut)
+    return {"title": scenario.title, "reason": scenario.reason, "asExpected": came}
 
 
 def _run(job: Job, console: Console, began: float) -> dict[str, Any]:
     runtime = job.runtime.read_bytes()
     with View(console) as view:
+        if job.options.scenario is not None:
+            view.say(
+                f"Scenario    {job.options.scenario.title}.\nExpect      {job.options.scenario.expect}\n"
+            )
         view.say(
             f"Starting the local engine for cluster {job.options.cluster_file.stem} (synthesizes first) ..."
         )

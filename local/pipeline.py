@@ -44,12 +44,17 @@ class Options:
     cluster_file: Path
     workdir: Path
     bundle: Path | None = None
+    #: Upgrade records that go into the sample's bundle; as ``upgrades.yaml`` in a bundle.
+    upgrades: Path | None = None
     charts: Path | None = None
     approver: str | None = None
     scenario: Scenario | None = None
     snapshot: Path | None = None
     #: The wish that a real AICR is tried with.
     runtime: Path = _SAMPLE
+    #: Function processes that are kept for the next call, and how long: memory for time.
+    kept_processes: int = 3
+    idle_seconds: float = 5.0
 
 
 class LocalPipeline:
@@ -104,6 +109,9 @@ class LocalPipeline:
             workdir=workdir / "aws",
             opt_overrides={"/opt/cluster": settings},
             ecr_token=EcrTokens(issuer, f"http://{self.registry.host}", template),
+            max_processes=options.kept_processes + 3,
+            soft_processes=options.kept_processes,
+            idle_seconds=options.idle_seconds,
         )
         self._stack.enter_context(self.aws)
         if options.approver is not None:
@@ -134,6 +142,8 @@ class LocalPipeline:
         environment = default_environment() | {"AICR_STANDIN_VERSION": self.config.aicr.version}
         if options.bundle is not None:
             environment["AICR_SAMPLE_BUNDLE"] = str(options.bundle.resolve())
+        if options.upgrades is not None:
+            environment["AICR_SAMPLE_UPGRADES"] = str(options.upgrades.resolve())
         if options.snapshot is not None:
             environment["AICR_SAMPLE_SNAPSHOT"] = str(options.snapshot.resolve())
         kubelet = Kubelet(

@@ -12,7 +12,8 @@ History = list[dict[str, Any]]
 
 @dataclass
 class StepProgress:
-    """One release: ``seconds`` from its gate to ready, None while it is not."""
+    """One release: ``seconds`` from its gate to ready, None while it is not; ``held`` is why it waits for a
+    person."""
 
     index: int
     of: int
@@ -20,6 +21,7 @@ class StepProgress:
     action: str
     started: datetime
     seconds: float | None = None
+    held: str = ""
 
 
 @dataclass
@@ -71,6 +73,9 @@ def _steps(history: History) -> dict[str, StepProgress]:
             found[item["release"]] = StepProgress(
                 item["index"], item["of"], item["release"], item["action"], _time(event)
             )
+        if event["type"] == "TaskStateEntered" and details["name"] == "Hold step":
+            entered = json.loads(details["input"])
+            found[entered["item"]["release"]].held = entered["gate"]["hold"]["message"]
         if event["type"] == "TaskStateExited" and details["name"] == "Wait until ready":
             step = found[json.loads(details["output"])["release"]]
             step.seconds = (_time(event) - step.started).total_seconds()

@@ -75,6 +75,8 @@ def _words(resolve: Progress | None, rollout: Progress | None) -> str:
         running = [step for step in rollout.steps.values() if step.seconds is None]
         if running:
             step = running[-1]
+            if step.held:
+                return f"rollout {rollout.name} waits for a person: {step.held}"
             return f"rollout {rollout.name}: step {step.index}/{step.of} {step.release} ({step.action})"
         return f"rollout {rollout.name}: {rollout.state or 'started'}"
     if resolve is not None:

@@ -16,6 +16,7 @@ def handler(step: StepEvent) -> dict[str, Any]:
         step,
         wiring.config(),
         wiring.ledger(),
+        wiring.inbox(),
         wiring.argocd(),
         wiring.coordination(),
         wiring.bus(),

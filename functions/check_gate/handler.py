@@ -13,5 +13,12 @@ from aicr_pipeline.step import step_handler
 def handler(step: StepEvent) -> dict[str, Any]:
     """Whether this step may run now."""
     return check_gate(
-        step, wiring.config(), wiring.ledger(), wiring.argocd(), wiring.coordination(), wiring.bus(), now
+        step,
+        wiring.config(),
+        wiring.ledger(),
+        wiring.inbox(),
+        wiring.argocd(),
+        wiring.coordination(),
+        wiring.bus(),
+        now,
     )

@@ -169,7 +169,14 @@ def _response(answer: Answer) -> Response[str]:
         headers["Location"] = answer.location
     else:
         template = "approval" if answer.view else "signed_out" if answer.form else "notice"
-        body = render(template, answer=answer, view=answer.view, form=answer.form, style_nonce=style)
+        body = render(
+            template,
+            answer=answer,
+            view=answer.view,
+            form=answer.form,
+            acknowledge=answer.acknowledge,
+            style_nonce=style,
+        )
     cookies = [
         Cookie(
             name=cookie.name,

@@ -15,6 +15,7 @@ from aicr_pipeline.actions.serve_operators import (
     list_rollouts,
     submit_runtime,
 )
+from aicr_pipeline.actions.serve_status import renew_status, tell_status
 from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
 from aicr_pipeline.clock import now
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -55,6 +56,18 @@ def decision(rollout: str) -> Response[str]:
     if reply.name.startswith("recorded-"):
         logger.info("decided", extra={"rollout": rollout, "decision": reply.name})
     return _response(reply)
+
+
+@app.get("/operators/status")
+def status() -> Response[str]:
+    """The status that was kept last."""
+    return _response(tell_status(_caller(), wiring.coordination()))
+
+
+@app.post("/operators/status")
+def fresh_status() -> Response[str]:
+    """A fresh one is wanted."""
+    return _response(renew_status(_caller(), wiring.bus(), now))
 
 
 @app.post("/operators/runtime")

@@ -9,12 +9,14 @@ from aicr_pipeline.actions.sweep_waiters import Sweep
 from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import now
+from aicr_pipeline.decide.readiness import Graces
 from aicr_pipeline.event_source import event_handler, logger, metrics
 from aicr_pipeline.model.fields import seconds
 from aws_lambda_powertools.metrics import MetricUnit
 
-#: The next minute's run follows closely; the function's own limit is above this by more than one look.
-BUDGET_SECONDS = 55.0
+#: The next minute's run takes over while this one still loops; the function's own limit is above this by
+#: more than one look.
+BUDGET_SECONDS = 75.0
 
 
 def _report(problem: str, waiter: Waiter) -> None:
@@ -29,7 +31,10 @@ def _decided(came_to: str, waiter: Waiter) -> None:
 @event_handler
 def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Look at what is waited for and answer the tokens of what is decided."""
-    world = World(wiring.ledger(), wiring.coordination(), wiring.cluster, wiring.argocd, now)
+    graces = Graces.of(wiring.config().engine)
+    world = World(
+        wiring.ledger(), wiring.coordination(), wiring.cluster, wiring.argocd, now, wiring.inbox, graces
+    )
     sweep = Sweep(
         world,
         aws.client("stepfunctions"),

@@ -6,7 +6,8 @@ kinds of documents to the same places, and ends with the same exit codes. What i
 sample stack written for this project: real chart names and versions, short values of our own.
 
 ``AICR_SAMPLE_BUNDLE`` names a folder rendered by the real command; then ``recipe`` and ``bundle``
-hand out that folder's content instead of the sample. ``docs/bundle-format.md`` describes the format.
+hand out that folder's content instead of the sample. ``AICR_SAMPLE_UPGRADES`` names an ``upgrades.yaml``
+that goes into the sample's bundle. ``docs/bundle-format.md`` describes the formats.
 """
 
 import os

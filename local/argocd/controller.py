@@ -9,17 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from local.argocd import reconcile
-from local.argocd.credentials import find_credentials
+from local.argocd import lies, reconcile
 from local.argocd.manifests import Object, Resource, Target
 from local.argocd.project import resource_error, spec_errors
 from local.argocd.reconcile import Live
 from local.argocd.repository import Repository, RepositoryError
 from local.argocd.scenario import Fault, Scenario
 from local.argocd.settings import ArgoCdSettings
+from local.argocd.targets import Targets
+from local.argocd.work import WorkQueue
 from local.kube.errors import ApiError
 from local.kube.options import WriteOptions
-from local.kube.resources import APP_PROJECTS, APPLICATIONS, SECRETS
+from local.kube.resources import APP_PROJECTS, APPLICATIONS
 from local.kube.storage import Watch
 from local.kube.store import Store
 
@@ -39,6 +40,11 @@ class _Record:
     failing_since: float | None = None
     finish_at: float | None = None
     operations: int = 0
+    fault_ends: float | None = None
+    restarted: bool = False
+    synced: bool = False
+    cached: bool = False
+    missed: set[str] = field(default_factory=set)
 
 
 class ArgoCdStandin:
@@ -62,11 +68,11 @@ class ArgoCdStandin:
         self._store = store
         self._settings = settings or ArgoCdSettings()
         self._scenario = self._settings.scenario
-        self._repository = Repository(helm, workdir, self._settings.kube_version)
+        repository = Repository(helm, workdir, self._settings.kube_version)
+        self._targets = Targets(store, repository, self._settings.namespace)
+        self._silent_until = 0.0
         self._records: dict[str, _Record] = {}
-        self._due: dict[str, float] = {}
-        self._wake = threading.Condition()
-        self._stopping = False
+        self._queue = WorkQueue()
         self._watches: list[Watch] = []
         self._threads: list[threading.Thread] = []
         self.problems: list[str] = []
@@ -81,9 +87,7 @@ class ArgoCdStandin:
 
     def stop(self) -> None:
         """End every thread; a render that runs is waited for."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
+        self._queue.close()
         for watch in self._watches:
             watch.close()
         for thread in self._threads:
@@ -98,8 +102,30 @@ class ArgoCdStandin:
     def scenario(self, scenario: Scenario) -> None:
         self._scenario = scenario
         for name, record in list(self._records.items()):
-            record.forced = True
-            self._enqueue(name)
+            record.forced, record.fault_ends = True, None
+            record.synced = record.cached = record.restarted = False
+            record.missed, record.operations = set(), 0
+            self._queue.put(name)
+
+    def restart(self, seconds: float = 1.0) -> None:
+        """Forget everything, as the controller's process does, and be away for a while."""
+        names, self._records = list(self._records), {}
+        self._silent_until = time.monotonic() + seconds
+        for name in names:
+            self._queue.put(name, seconds)
+
+    def _fault(self, name: str, record: _Record) -> Fault:
+        """What goes wrong with an Application now."""
+        fault = self._scenario.fault(name, record.operations)
+        if fault.seconds is None:
+            return fault
+        if record.fault_ends is None:
+            record.fault_ends = time.monotonic() + fault.seconds
+        if time.monotonic() < record.fault_ends:
+            if fault.health:
+                record.look_again_at = record.fault_ends + 0.01
+            return fault
+        return Fault()
 
     def _run(self, name: str, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
@@ -112,7 +138,7 @@ class ArgoCdStandin:
             handle(event.type, event.object)
 
     def _application(self, kind: str, application: Object) -> None:
-        self._enqueue(str(application["metadata"]["name"]))
+        self._queue.put(str(application["metadata"]["name"]))
 
     def _project(self, kind: str, project: Object) -> None:
         name = project["metadata"]["name"]
@@ -121,34 +147,16 @@ class ArgoCdStandin:
                 record = self._records.get(item["metadata"]["name"])
                 if record is not None:
                     record.forced = True
-                self._enqueue(str(item["metadata"]["name"]))
-
-    def _enqueue(self, name: str, delay: float = 0.0) -> None:
-        with self._wake:
-            when = time.monotonic() + delay
-            self._due[name] = min(when, self._due.get(name, when))
-            self._wake.notify_all()
-
-    def _next(self) -> str | None:
-        """The Application whose time has come first, waiting for it; None when stopping."""
-        with self._wake:
-            while not self._stopping:
-                name, when = min(self._due.items(), key=lambda item: item[1], default=("", 0.0))
-                remaining = when - time.monotonic() if name else None
-                if remaining is not None and remaining <= 0:
-                    del self._due[name]
-                    return name
-                self._wake.wait(remaining)
-        return None
+                self._queue.put(str(item["metadata"]["name"]))
 
     def _work(self) -> None:
-        while (name := self._next()) is not None:
+        while (name := self._queue.next()) is not None:
             try:
                 self._reconcile(name)
                 self._schedule(name)
             except Exception as error:  # noqa: BLE001  (outermost: one Application must not end the rest)
                 self.problems.append(f"{name}: {error!r}")
-                self._enqueue(name, 1.0)
+                self._queue.put(name, 1.0)
 
     def _schedule(self, name: str) -> None:
         """Come back when the operation ends, workloads have had their time, or a routine refresh is due."""
@@ -156,9 +164,12 @@ class ArgoCdStandin:
         if record is None:
             return
         times = [record.finish_at, record.look_again_at, record.refreshed_at + self._settings.poll_seconds]
-        self._enqueue(name, max(0.0, min(item for item in times if item is not None) - time.monotonic()))
+        self._queue.put(name, max(0.0, min(item for item in times if item is not None) - time.monotonic()))
 
     def _reconcile(self, name: str) -> None:
+        if (silent := self._silent_until - time.monotonic()) > 0:
+            self._queue.put(name, silent)
+            return
         application = self._store.find(APPLICATIONS, name, namespace=self._settings.namespace)
         if application is None:
             self._records.pop(name, None)
@@ -170,8 +181,7 @@ class ArgoCdStandin:
         if application["metadata"].get("deletionTimestamp"):
             self._finalize(application)
             return
-        fault = self._scenario.fault(name, record.operations)
-        if fault.ignored:
+        if self._fault(name, record).ignored:
             record.finish_at = record.look_again_at = None
             record.refreshed_at = time.monotonic()
             return
@@ -195,48 +205,79 @@ class ArgoCdStandin:
             record.finish_at = None
             return self._end(application, record, "Failed", "Operation terminated", "", [])
         if record.finish_at is None:
-            record.operations += 1
             record.finish_at = time.monotonic() + self._settings.sync_seconds
-            return self._patch(application, reconcile.begin(application, _now()))
+            if state.get("phase") == "Running":
+                return application  # begun by the process before
+            record.operations += 1
+            return self._begin(application, record)
         if time.monotonic() < record.finish_at:
             return application
-        fault = self._scenario.fault(name, record.operations)
+        fault = self._fault(name, record)
         if fault.blocked:
             record.finish_at = time.monotonic() + 5.0
             return self._patch(application, reconcile.blocked())
         record.finish_at = None
         return self._sync(application, record, fault)
 
+    def _begin(self, application: Object, record: _Record) -> Object:
+        name = str(application["metadata"]["name"])
+        fault = self._fault(name, record)
+        record.synced = False
+        begun = self._patch(application, reconcile.begin(application, _now()))
+        if fault.leaks:
+            begun = self._patch(begun, lies.leaked(self._targets.wanted(application)))
+        if fault.automates:
+            begun = self._patch(begun, {"spec": {"syncPolicy": {"automated": {"prune": True}}}})
+        if fault.restarts and not record.restarted:
+            self.restart()
+            self._records[name] = _Record(record.uid, operations=record.operations, restarted=True)
+        return begun
+
     def _sync(self, application: Object, record: _Record, fault: Fault) -> Object:
-        source, revision = reconcile.sync_source(application, application["operation"])
+        # Like the real one it goes on with what operationState has, whatever leaked into that.
+        state = (application.get("status") or {}).get("operationState") or {}
+        operation = state.get("operation") or application["operation"]
+        source, revision = reconcile.sync_source(application, operation)
         project = self._project_of(application)
         if errors := spec_errors(application, project):
             text = "; ".join(f"InvalidSpecError: {message}" for message in errors)
             return self._end(application, record, "Error", text, revision, [])
         try:
-            target = self._target(application, source, revision)
+            target = self._targets.at(application, source, revision)
         except RepositoryError as error:
             patch = reconcile.not_loaded(application, str(error), _now())
             text = f"ComparisonError: {patch['status']['conditions'][0]['message']}"
             return self._end(application, record, "Error", text, revision, [])
-        if fault.operation:
+        persons = lies.is_persons(operation)
+        if fault.operation or (persons and fault.somebody == "failed"):
             namespace = str((application["spec"].get("destination") or {}).get("namespace", ""))
-            results = reconcile.failed_hook(fault, namespace) if fault.hook else []
-            words = fault.message or "one or more synchronization tasks completed unsuccessfully"
-            return self._end(application, record, fault.operation, words, target.revision, results)
+            results = lies.blamed(fault, namespace)
+            words = lies.NOT_COMPLETE if results else fault.message or lies.NOT_COMPLETE
+            phase = fault.operation or "Failed"
+            return self._end(application, record, phase, words, target.revision, results)
         refused: dict[Resource, str] = {
             resource: text
             for resource in target.resources
             if project is not None and (text := resource_error(project, application, resource))
         }
         results = reconcile.applied(target, refused)
+        if (operation.get("sync") or {}).get("resources"):
+            # One resource was applied: the rest is as it was before.
+            return self._end(
+                application, record, "Succeeded", reconcile.ALL_RUN, target.revision, results[:1]
+            )
         if refused:
             return self._end(application, record, "Failed", reconcile.NOT_VALID, target.revision, results)
         moved = record.live is None or record.live.digest != target.digest
         if moved or record.live is None:
             plain = tuple(resource for resource in target.resources if not resource.hook)
             record.live = Live(target.digest, _now(), plain)
-        return self._end(application, record, "Succeeded", reconcile.ALL_RUN, target.revision, results)
+        ended = self._end(application, record, "Succeeded", reconcile.ALL_RUN, target.revision, results)
+        if fault.stale:
+            ended = self._patch(ended, lies.from_before(ended, target))
+        if fault.somebody and not persons:
+            ended = self._patch(ended, lies.somebodys(fault.somebody, target))
+        return ended
 
     def _end(
         self,
@@ -247,11 +288,13 @@ class ArgoCdStandin:
         revision: str,
         results: list[Object],
     ) -> Object:
-        operation = application["operation"]
+        state = (application.get("status") or {}).get("operationState") or {}
+        operation = state.get("operation") or application["operation"]
         source, _ = reconcile.sync_source(application, operation)
         patch = reconcile.ended(application, operation, source, phase, message, revision, results, _now())
+        record.synced = phase == "Succeeded"
         # A sync is followed by a comparison, so that health is not from before it.
-        record.forced = not self._scenario.fault(application["metadata"]["name"], record.operations).stale
+        record.forced = not self._fault(str(application["metadata"]["name"]), record).stale
         return self._patch(application, patch)
 
     def _refresh(self, application: Object, record: _Record) -> None:
@@ -262,7 +305,8 @@ class ArgoCdStandin:
             record.look_again_at is not None and time.monotonic() >= record.look_again_at
         )
         reason = reconcile.refresh_reason(application, forced=forced, due=due)
-        if reason is None:
+        fault = self._fault(name, record)
+        if reason is None or (reason == "annotation" and self._misses(application, record, fault)):
             return
         record.forced = False
         record.look_again_at = None
@@ -270,11 +314,18 @@ class ArgoCdStandin:
         if errors := spec_errors(application, self._project_of(application)):
             self._patch(application, reconcile.invalid(application, errors, _now()))
             return
-        source = application["spec"]["source"]
+        annotations = application["metadata"].get("annotations") or {}
+        hard = annotations.get(reconcile.REFRESH) == "hard"
         try:
-            target = self._target(application, source, str(source.get("targetRevision", "")))
+            if record.synced and fault.away:
+                raise RepositoryError(lies.AWAY)
+            if record.synced and fault.cached and not record.cached:
+                record.cached = True
+                self._targets.remember(application, fault.message)
+            target = self._targets.wanted(application, hard=hard)
         except RepositoryError as error:
-            if reason == "due" and self._within_grace(record):
+            # A new spec and a request are answered; what Argo CD compares on its own it keeps quiet about.
+            if reason in ("due", "forced") and self._within_grace(record):
                 return
             self._patch(application, reconcile.not_loaded(application, str(error), _now()))
             return
@@ -290,13 +341,19 @@ class ArgoCdStandin:
             record.live,
             _now(),
             settled=settled,
-            fault=self._scenario.fault(name, record.operations),
+            fault=fault,
             sync_error=sync_error,
         )
         if operation is not None:
             patch["operation"] = operation
             patch["status"]["operationState"] = None
         self._patch(application, patch)
+
+    @staticmethod
+    def _misses(application: Object, record: _Record, fault: Fault) -> bool:
+        """Whether this request for a refresh is not seen: only another write makes the controller look."""
+        record.missed.add(str(application["metadata"]["resourceVersion"]))
+        return len(record.missed) <= fault.missed
 
     def _within_grace(self, record: _Record) -> bool:
         """Argo CD keeps quiet for a while about a repository that a routine refresh could not reach."""
@@ -322,16 +379,11 @@ class ArgoCdStandin:
             return None
         last = history[-1]
         try:
-            before = self._target(application, last["source"], str(last["revision"]))
+            before = self._targets.at(application, last["source"], str(last["revision"]))
         except RepositoryError:
             before = replace(target, digest="")
         plain = tuple(resource for resource in before.resources if not resource.hook)
         return Live(before.digest, _now() - timedelta(days=1), plain)
-
-    def _target(self, application: Object, source: Object, revision: str) -> Target:
-        secrets = self._store.list(SECRETS, namespace=self._settings.namespace)
-        credentials = find_credentials(secrets, str(source.get("repoURL", "")))
-        return self._repository.target(application, source, revision, credentials)
 
     def _project_of(self, application: Object) -> Object | None:
         name = str(application["spec"].get("project") or "default")

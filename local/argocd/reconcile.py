@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from local.argocd.lies import unwell
 from local.argocd.manifests import Resource, Target
 from local.argocd.scenario import Fault
 
@@ -100,6 +101,7 @@ def compared(
     """
     synced = live is not None and live.digest == target.digest
     health, words = _health_of(target, live, settled=settled, fault=fault)
+    namespace = str((application["spec"].get("destination") or {}).get("namespace", ""))
     status = {
         "conditions": _conditions(application, [("SyncError", sync_error)] if sync_error else [], now),
         "sync": {
@@ -108,7 +110,7 @@ def compared(
             "comparedTo": _compared_to(application),
         },
         "health": _health(application, health, words, now),
-        "resources": _resources(target, live, synced=synced, health=health),
+        "resources": [*_resources(target, live, synced=synced, health=health), *unwell(fault, namespace)],
         "summary": {"images": list(target.images)},
         "sourceType": "Helm",
         "controllerNamespace": application["metadata"].get("namespace"),
@@ -121,7 +123,7 @@ def _health_of(target: Target, live: Live | None, *, settled: bool, fault: Fault
     if live is None:
         return ("Missing", "") if target.resources else ("Healthy", "")
     if fault.health:
-        return fault.health, fault.message
+        return fault.health, "" if fault.resource else fault.message
     moving = not settled and any(resource.has_health for resource in live.resources)
     return ("Progressing", "") if moving else ("Healthy", "")
 
@@ -162,7 +164,9 @@ def ended(
             }
         },
     }
-    if phase == "Succeeded":
+    # Only whole syncs that were carried out are history.
+    asked = operation.get("sync") or {}
+    if phase == "Succeeded" and not asked.get("resources") and not asked.get("dryRun"):
         patch["status"]["history"] = _history(application, operation, source, revision, now)
     return patch
 
@@ -195,24 +199,6 @@ def applied(target: Target, errors: dict[Resource, str]) -> list[Object]:
             entry |= {"hookType": resource.hook, "hookPhase": "Failed" if error else "Succeeded"}
         results.append(entry)
     return results
-
-
-def failed_hook(fault: Fault, namespace: str) -> list[Object]:
-    """syncResult.resources of an operation that a hook ended."""
-    return [
-        {
-            "group": "batch",
-            "version": "v1",
-            "kind": "Job",
-            "namespace": namespace,
-            "name": fault.hook,
-            "syncPhase": "PostSync",
-            "hookType": "PostSync",
-            "hookPhase": "Failed",
-            "status": "Synced",
-            "message": fault.message or "Job has reached the specified backoff limit",
-        }
-    ]
 
 
 def auto_sync(application: Object, target: Target, *, synced: bool) -> tuple[Object | None, str]:

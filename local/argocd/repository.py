@@ -32,6 +32,10 @@ class RepositoryError(Exception):
     """The chart could not be resolved, pulled or rendered; the text is what a repo server would say."""
 
 
+class GenerationError(RepositoryError):
+    """The chart is there, and does not render: the kind of error that a repo server remembers."""
+
+
 class Repository:
     """Resolves, pulls and renders.
 
@@ -132,7 +136,7 @@ class Repository:
         )
         if done.returncode != 0:
             words = done.stderr.decode(errors="replace").strip()
-            raise RepositoryError(f"`helm template . --name-template {name}` failed exit status 1: {words}")
+            raise GenerationError(f"`helm template . --name-template {name}` failed exit status 1: {words}")
         return list(yaml.load_all(done.stdout, Loader=_Loader))
 
     def _request(

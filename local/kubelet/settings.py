@@ -12,7 +12,7 @@ from pathlib import Path
 from local.aicr.chosen import BINARY, COMMANDS, command_line
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PASSED = ("PATH", "LANG", "AICR_SAMPLE_BUNDLE", BINARY, COMMANDS)
+_PASSED = ("PATH", "LANG", "AICR_SAMPLE_BUNDLE", "AICR_SAMPLE_UPGRADES", BINARY, COMMANDS)
 
 
 def default_commands() -> dict[str, tuple[str, ...]]:

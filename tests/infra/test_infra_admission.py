@@ -5,6 +5,7 @@ Evaluated by the local cluster's implementation of CEL, with objects that the pr
 
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,14 @@ from aicr_pipeline.decide.aicr_job import (
     snapshot_job,
     validate_job,
 )
-from aicr_pipeline.decide.application import AUTOMATED, new_application, updated_application
+from aicr_pipeline.decide.application import (
+    AUTOMATED,
+    new_application,
+    ready_again,
+    refresh_request,
+    updated_application,
+    withdrawal,
+)
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 from aicr_pipeline.model.plan import PlannedChart, PlannedRelease
 from aicr_pipeline.model.runtime import ClusterRuntime, parse_runtime
@@ -25,6 +33,7 @@ from infra.cluster_admission import admission_policies
 from infra.cluster_rbac import Manifest
 from infra.names import kubernetes_group
 from local.kube.cel import CelError, compile_rule
+from local.kube.patches import merge_patch
 from tests.infra.conftest import DEMO
 
 Change = Callable[[dict[str, Any]], object]
@@ -232,8 +241,23 @@ def test_the_sweep_changes_nothing_else(change: Change) -> None:
     old = running(application())
     new = deepcopy(old)
     change(new)
-    assert refusals("applications", "sweep_waiters", new, old) == ["the sweep only gives self-heal back"]
+    assert refusals("applications", "sweep_waiters", new, old) == [
+        "the sweep asks for no sync and changes no source"
+    ]
     assert refusals("applications", "sweep_waiters", application())
+
+
+@pytest.mark.parametrize("does", ["self-heal", "refresh", "takes back"])
+def test_the_sweep_s_own_writes_are_admitted(does: str) -> None:
+    old = application()
+    old["metadata"]["resourceVersion"] = "1"
+    patch = {
+        "self-heal": ready_again(old, "demo-1/001-gpu-operator"),
+        "refresh": refresh_request("hard", datetime.now(UTC)),
+        "takes back": withdrawal(old, old["operation"]["info"][0]["value"]),
+    }[does]
+    assert patch
+    assert refusals("applications", "sweep_waiters", merge_patch(deepcopy(old), patch), old) == []
 
 
 # Jobs

@@ -109,24 +109,39 @@ def test_only_publishers_write_to_people(stack: Stack) -> None:
     assert granted(stack, "sns:Publish") == set(PUBLISHERS)
 
 
-def test_only_the_reminder_lists_subscriptions_and_only_of_approvers_topics(demo: Stack) -> None:
-    assert granted(demo, "sns:ListSubscriptionsByTopic") == {"remind_approvers"}
-    listed = resources(demo, "remind_approvers", "sns:ListSubscriptionsByTopic")
-    assert listed == resources(demo, "remind_approvers", "sns:Publish") and "*" not in listed
+def test_reminder_and_status_list_subscriptions_of_approvers_topics_only(demo: Stack) -> None:
+    assert granted(demo, "sns:ListSubscriptionsByTopic") == {"remind_approvers", "update_status"}
+    for who in ("remind_approvers", "update_status"):
+        listed = resources(demo, who, "sns:ListSubscriptionsByTopic")
+        assert listed == resources(demo, who, "sns:Publish") and "*" not in listed
+
+
+def test_the_status_only_looks(stack: Stack) -> None:
+    """It keeps its facts, announces and tells people; ledger, inbox, registry and machines it only reads."""
+    reads = re.compile(r"(s3:(Get|List)|states:Describe|dynamodb:GetItem|sns:List|eks:Describe|ec2:Describe)")
+    others = {
+        action
+        for who, statement in stack.statements()
+        if who == "update_status"
+        for action in as_list(statement["Action"])
+        if not reads.match(action) and not action.startswith(("logs:", "xray:", "ec2:", "sqs:"))
+    }
+    tells = {"events:PutEvents", "sns:Publish", "kms:GenerateDataKey", "kms:Decrypt"}
+    assert others == {"dynamodb:PutItem"} | tells
 
 
 def test_only_who_writes_to_approvers_reads_slacks_secrets() -> None:
     token, hook = (f"arn:aws:secretsmanager:us-west-2:111122223333:secret:{name}" for name in "ab")
     approvers = [{"name": "alex", "slack": "U012ABC"}]
     made = config(**{"approvals.slack": {"botTokenSecretArn": token}, "approvals.approvers": approvers})
-    arns = Arns("", "", "", "", "", "", "", ("t",), "", "", "", "")
+    arns = Arns("", "", "", "", "", "", "", "", "", ("t",), "", "", "", "")
     readers = {
         function.name
         for function in FUNCTIONS
         for right in Grants(arns, made, None).of(function.name)
         if token in right.resources or hook in right.resources
     }
-    assert readers == {"request_approval", "remind_approvers"}
+    assert readers == {"request_approval", "hold_step", "remind_approvers"}
 
 
 def test_nobody_deletes_from_buckets_or_the_registry(stack: Stack) -> None:
@@ -158,7 +173,7 @@ def test_only_pages_decide(stack: Stack) -> None:
         assert everywhere == {"serve_approvals", "serve_operators"}
 
 
-def test_the_signed_routes_decide_and_submit_and_nothing_else(stack: Stack) -> None:
+def test_the_signed_routes_decide_submit_and_tell_and_nothing_else(stack: Stack) -> None:
     rights = {
         (action, plain(resource).partition("/")[2])
         for who, statement in stack.statements()
@@ -168,13 +183,17 @@ def test_the_signed_routes_decide_and_submit_and_nothing_else(stack: Stack) -> N
         for resource in as_list(statement["Resource"])
     }
     decides = {"rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"}
+    decides |= {"rollouts/*/acknowledgements/*"}
     submits = {"runtimes/cluster.yaml", "runtimes/*"}
     reads = {
         (f"s3:{get}", f"{key}/*")
         for get in ("GetObject", "GetObjectVersion")
         for key in ("rollouts", "plans")
     }
-    assert rights == {("s3:PutObject", key) for key in decides | submits} | reads | {("s3:ListBucket", "")}
+    # The status stands in the table; a fresh one is asked for by an event.
+    tells = {("dynamodb:GetItem", ""), ("events:PutEvents", "default")}
+    writes = {("s3:PutObject", key) for key in decides | submits}
+    assert rights == writes | reads | tells | {("s3:ListBucket", "")}
 
 
 def test_only_the_signed_routes_write_the_inbox_and_say_who_submitted(stack: Stack) -> None:
@@ -189,7 +208,7 @@ def test_only_the_signed_routes_write_the_inbox_and_say_who_submitted(stack: Sta
         assert writers == {"serve_operators"}
 
 
-def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack, demo: Stack) -> None:
+def test_the_pages_write_what_people_say_and_nothing_else(stack: Stack, demo: Stack) -> None:
     writing = re.compile("Put|Update|Delete|Send|Start|Publish|Create|Write|Batch|Tag")
     mine = [statement for who, statement in stack.statements() if who == "serve_approvals"]
     writes = {
@@ -202,7 +221,8 @@ def test_the_pages_write_decisions_and_revocations_and_nothing_else(stack: Stack
     # Rows of sessions, where people sign in: the partition is in another test.
     sessions = set() if stack is demo else {("dynamodb:PutItem", ""), ("dynamodb:DeleteItem", "")}
     assert writes == sessions | {
-        ("s3:PutObject", f"rollouts/*/{key}") for key in ("decision.json", "decisions/*", "revocation.json")
+        ("s3:PutObject", f"rollouts/*/{key}")
+        for key in ("decision.json", "decisions/*", "revocation.json", "acknowledgements/*")
     }
 
 
@@ -261,6 +281,19 @@ def test_each_functions_rights_in_ecr_are_exactly_these(demo: Stack, who: str) -
     assert not [place for places in found.values() for place in places if "/aicr/demo/" not in place]
 
 
+def test_notifications_can_wake_the_sweeper_and_do_nothing_else(stack: Stack) -> None:
+    own = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+    allowed = {
+        action
+        for who, statement in stack.statements()
+        if who == "receive_notification"
+        for action in as_list(statement["Action"])
+    }
+    assert allowed - own == {"secretsmanager:GetSecretValue", "lambda:InvokeFunction"}
+    (sweep,) = resources(stack, "receive_notification", "lambda:InvokeFunction")
+    assert str(sweep).count("sweep_waiters") == 1
+
+
 def test_nobody_writes_a_secret(stack: Stack) -> None:
     """An administrator's registry credentials are read, never written back."""
     for who, statement in stack.statements():
@@ -287,7 +320,7 @@ def test_where_credentials_are_not_ours_the_refresh_has_no_way_to_mint(private: 
 )
 def test_rights_name_the_registry_in_its_partition(host: str, arn: str) -> None:
     made = config(**{"registry.repository": f"oci://{host}/aicr/demo"})
-    arns = Arns("", "", "", "", "", "", "", (), "", "", "", "")
+    arns = Arns("", "", "", "", "", "", "", "", "", (), "", "", "", "")
     rights = Grants(arns, made, parse_ecr_host(made.registry.host)).of("refresh_credentials")
     (pull,) = [right for right in rights if "ecr:BatchGetImage" in right.actions]
     assert pull.resources == tuple(
@@ -331,19 +364,22 @@ def table_actions(stack: Stack, who: str) -> dict[str, set[str]]:
 
 
 PUT, GET = {"PutItem"}, {"GetItem"}
-WAITING = ("take_snapshot", "render_bundle", "request_approval", "wait_until_ready", "confirm_criteria",
-           "validate_deployment")  # fmt: skip
+WAITING = ("take_snapshot", "render_bundle", "request_approval", "hold_step", "wait_until_ready",
+           "confirm_criteria", "validate_deployment")  # fmt: skip
 ITEMS = {
     **{function: {"WAITERS": PUT} for function in WAITING},
     "announce_plan": {"FACT": {"GetItem", "PutItem"}},
     "refresh_credentials": {"FACT": {"GetItem", "PutItem"}},
     "remind_approvers": {"FACT": {"GetItem", "PutItem"}, "LOCK": GET},
+    "update_status": {"FACT": {"GetItem", "PutItem"}},
+    "serve_operators": {"FACT": GET},
     "assess_transition": {"FACT": GET},
     "check_gate": {"FACT": GET, "LOCK": GET},
     "record_outcome": {"LOCK": {"DeleteItem"}},
     "start_rollout": {"FACT": GET, "LOCK": {"GetItem", "PutItem", "DeleteItem"}},
     "sweep_waiters": {
         "FACT": GET,
+        "LOCK": GET,
         "WAITERS": {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"},
         "LEASE": {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"},
     },

@@ -59,8 +59,10 @@ def test_the_routes_of_the_pages_are_those_of_the_identity(demo: Stack, private:
         }
 
     methods = ("GET", "HEAD", "POST")
-    assert keys(demo) == {f"{method} /approvals/{{rollout}}/{{approver}}" for method in methods}
+    assert keys(demo) == {
+        *(f"{method} /approvals/{{rollout}}/{{approver}}" for method in methods), "POST /argocd",
+    }  # fmt: skip
     assert keys(private) == {
         *(f"{method} /approvals/{{rollout}}" for method in methods), "GET /login/{rollout}", "GET /callback",
-        "POST /sign-out",
+        "POST /sign-out", "POST /argocd",
     }  # fmt: skip

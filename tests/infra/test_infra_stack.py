@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from infra.api import LINK_ROUTES, SIGNED, SIGNED_IN_ROUTES
+from infra.api import LINK_ROUTES, NOTIFICATIONS, SIGNED, SIGNED_IN_ROUTES
 from infra.functions import FUNCTIONS
 from infra.sources import FUNCTIONS_FOLDER
 from tests.infra.templates import Stack, as_list, plain
@@ -137,6 +137,8 @@ def test_approver_topics_take_messages_from_publishers_only(stack: Stack) -> Non
             "record_resolve",
             "record_outcome",
             "record_stall",
+            "update_status",
+            "hold_step",
         )
     }
     policies = [
@@ -203,11 +205,31 @@ def test_rules_match_exact_keys_and_no_replays(demo: Stack) -> None:
     assert found == {
         "A message to somebody was not taken": own("Message Failed"),
         "A runtime was put into the inbox": created(inbox, "runtimes/cluster.yaml"),
-        "A plan is ready, or a rollout ended and another may start": own("Plan Ready", "Rollout Ended"),
-        "Something new is waited for": own("Waiter Registered", "Plan Ready"),
-        "A decision or a revocation was written": created(
-            ledger, {"wildcard": "rollouts/*/decision.json"}, {"wildcard": "rollouts/*/revocation.json"}
+        "A plan is ready, or a rollout ended or stalled and another may start": own(
+            "Plan Ready", "Rollout Ended", "Execution Stalled"
         ),
+        "Something new is waited for": own("Waiter Registered", "Plan Ready"),
+        "A decision, a revocation or an acknowledgement was written": created(
+            ledger,
+            {"wildcard": "rollouts/*/decision.json"},
+            {"wildcard": "rollouts/*/revocation.json"},
+            {"wildcard": "rollouts/*/acknowledgements/*.json"},
+        ),
+        "The runtime was put or deleted: a step that waits for the end of a pause may go on": {
+            **created(inbox, "runtimes/cluster.yaml"),
+            "detail-type": ["Object Created", "Object Deleted"],
+        },
+        "The runtime was deleted from the inbox": {
+            **created(inbox, "runtimes/cluster.yaml"),
+            "detail-type": ["Object Deleted"],
+        },
+        "A resolve or a rollout ended, asks, was decided, or is held": created(
+            ledger,
+            {"wildcard": "resolves/*/told.json"},
+            *({"wildcard": f"rollouts/*/{name}.json"} for name in ("request", "decision", "outcome")),
+            *({"wildcard": f"rollouts/*/{name}/*.json"} for name in ("holds", "acknowledgements")),
+        ),
+        "An execution stalled, or somebody asks": own("Execution Stalled", "Status Wanted"),
         "A rollout is about to start": own("Credentials Wanted"),
         "An execution failed, timed out or was stopped": {
             "source": ["aws.states"],
@@ -261,8 +283,11 @@ def test_credentials_are_refreshed_only_where_they_are_ours(demo: Stack, private
         "rate(6 hours)",
         "cron(17 * * * ? *)",
         "cron(3/5 * * * ? *)",
+        "cron(1/5 * * * ? *)",
     }
-    assert rates(private) == {"rate(1 minute)", "cron(0 6 * * ? *)", "cron(3/5 * * * ? *)"}
+    assert rates(private) == {
+        "rate(1 minute)", "cron(0 6 * * ? *)", "cron(3/5 * * * ? *)", "cron(1/5 * * * ? *)",
+    }  # fmt: skip
     assert "A rollout is about to start" not in rules(private)
 
 
@@ -278,6 +303,7 @@ def test_functions_called_by_events_leave_a_letter(stack: Stack) -> None:
         "remind_approvers",
         "refresh_credentials",
         "record_stall",
+        "update_status",
     }
     for name, config in found.items():
         assert ("DestinationConfig" in config) == (name != "sweep_waiters")
@@ -300,18 +326,21 @@ def routes_of(stack: Stack, function: str) -> dict[str, str]:
     }
 
 
-def test_the_api_has_the_pages_and_the_signed_routes_only(stack: Stack, demo: Stack) -> None:
+def test_the_api_has_pages_signed_routes_and_notifications_only(stack: Stack, demo: Stack) -> None:
     pages = LINK_ROUTES if stack is demo else SIGNED_IN_ROUTES
     assert routes_of(stack, "serve_approvals") == dict.fromkeys(pages.values(), "NONE")
     assert routes_of(stack, "serve_operators") == dict.fromkeys(SIGNED.values(), "AWS_IAM")
-    assert len(stack.of_type("AWS::ApiGatewayV2::Route")) == len(pages) + len(SIGNED)
+    assert routes_of(stack, "receive_notification") == dict.fromkeys(NOTIFICATIONS.values(), "NONE")
+    known = len(pages) + len(SIGNED) + len(NOTIFICATIONS)
+    assert len(stack.of_type("AWS::ApiGatewayV2::Route")) == known
 
 
-def test_signed_routes_have_a_throttle_of_their_own(stack: Stack) -> None:
+def test_signed_routes_and_notifications_have_a_throttle_of_their_own(stack: Stack) -> None:
     (stage,) = stack.of_type("AWS::ApiGatewayV2::Stage").values()
     settings = stage["Properties"]["RouteSettings"]
     assert settings == {
-        key: {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10} for key in SIGNED.values()
+        key: {"ThrottlingRateLimit": 5, "ThrottlingBurstLimit": 10}
+        for key in (*SIGNED.values(), *NOTIFICATIONS.values())
     }
     routes = stack.of_type("AWS::ApiGatewayV2::Route")
     named = {routes[name]["Properties"]["RouteKey"] for name in stage["DependsOn"] if name in routes}
@@ -435,3 +464,14 @@ def test_the_configuration_layer_holds_the_validated_configuration(stack: Stack)
 
 def test_no_asset_holds_leftovers(stack: Stack) -> None:
     assert not list(stack.assembly.glob("asset.*/**/__pycache__"))
+
+
+# Taking it down
+
+
+def test_the_stack_holds_nothing_of_the_cluster_that_would_go_with_it(stack: Stack) -> None:
+    """No custom resource, and nothing that reaches into a cluster but the access entries of our own roles."""
+    types = {found["Type"] for found in stack.resources.values()}
+    assert not [one for one in types if one.startswith(("Custom::", "AWS::CloudFormation::CustomResource"))]
+    assert {one for one in types if one.startswith("AWS::EKS::")} <= {"AWS::EKS::AccessEntry"}
+    assert not [one for one in types if "Kubernetes" in one or "Helm" in one]

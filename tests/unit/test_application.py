@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.decide.application import (
+    ASKED_ANNOTATION,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     PLAN_ANNOTATION,
@@ -75,7 +76,7 @@ def test_a_new_application_is_nobodys_child() -> None:
         "name": "gpu-operator",
         "namespace": "argocd",
         "labels": {MANAGED_BY_LABEL: MANAGED_BY},
-        "annotations": {PLAN_ANNOTATION: sha("plan")},
+        "annotations": {PLAN_ANNOTATION: sha("plan"), ASKED_ANNOTATION: f"{OURS} after -1"},
     }
     assert is_ours(made)
     assert "automated" not in made["spec"]["syncPolicy"]
@@ -116,7 +117,11 @@ def test_an_update_drops_the_operation_state_alone(current: dict[str, Any]) -> N
 
 def test_an_update_keeps_what_is_not_ours(current: dict[str, Any]) -> None:
     metadata = updated_application(current, CHART, CONFIG, sha("after"), OURS)["metadata"]
-    assert metadata["annotations"] == {"note": "theirs", PLAN_ANNOTATION: sha("after")}
+    assert metadata["annotations"] == {
+        "note": "theirs",
+        PLAN_ANNOTATION: sha("after"),
+        ASKED_ANNOTATION: f"{OURS} after -1",
+    }
     assert metadata["labels"]["team"] == "ml"
     assert (metadata["resourceVersion"], metadata["finalizers"]) == ("7", ["theirs"])
 
@@ -125,7 +130,10 @@ def test_an_update_of_one_that_was_never_reconciled(current: dict[str, Any]) -> 
     del current["status"], current["metadata"]["annotations"]
     made = updated_application(current, CHART, CONFIG, sha("after"), OURS)
     assert made["status"] == {}
-    assert made["metadata"]["annotations"] == {PLAN_ANNOTATION: sha("after")}
+    assert made["metadata"]["annotations"] == {
+        PLAN_ANNOTATION: sha("after"),
+        ASKED_ANNOTATION: f"{OURS} after -1",
+    }
 
 
 @pytest.mark.parametrize(

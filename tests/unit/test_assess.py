@@ -163,7 +163,7 @@ def test_after_a_rollout_that_ended_half_way_nothing_is_known_to_be_unchanged() 
     ]
     assert found.approval_needed
     assert found.approval_because[0] == (
-        "an earlier rollout ended half-way, so the cluster may be between two plans"
+        "an earlier rollout ended half-way, or somebody changed the cluster: it may not be as planned"
     )
     assert request_digest(found, "t") != request_digest(known, "t")
 

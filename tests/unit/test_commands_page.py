@@ -22,7 +22,7 @@ def section(command: str) -> str:
 
 
 def test_these_are_the_commands() -> None:
-    assert COMMANDS == ["approvals", "describe", "mirror", "reproduce", "submit", "verify"]
+    assert COMMANDS == ["approvals", "describe", "mirror", "reproduce", "status", "submit", "verify"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -203,6 +203,7 @@ def test_defaults() -> None:
         "helmRepoCredsSecret": "aicr-registry-helm",
         "kind": "self-managed",
         "destination": "https://kubernetes.default.svc",
+        "graces": {"degraded": "15m", "errors": "10m", "suspended": "10m"},
     }
     assert (made.stabilization_window, made.approvals.deadline, made.approvals.min_approvals) == (
         "10m",

@@ -1,5 +1,6 @@
 """The command lines of approvals and submit, and how what the API says becomes a reason."""
 
+import json
 from argparse import Namespace
 from itertools import permutations
 from pathlib import Path
@@ -13,6 +14,8 @@ from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.operators import open_api
 from botocore.stub import Stubber
+
+from tests.unit.upgrades import boundary
 
 API = ["--api", "http://127.0.0.1:9"]
 
@@ -30,6 +33,10 @@ API = ["--api", "http://127.0.0.1:9"]
         (["describe", "x-1", "--reason", "r", *API], "takes no --reason"),
         (["reject", "x-1", "--reason", "r", "--expires", "1h", *API], "--expires is for approve"),
         (["approve", "x-1", "--reason", "r", "--digest", "abc", *API], "at least 8 hexes"),
+        (["revoke", "x-1", "--reason", "r", "--digest", "abcdef12", *API], "--digest is for"),
+        (["acknowledge", "x-1", "--reason", "r", *API], "the step of which release?"),
+        (["acknowledge", "x-1", "gpu-operator", *API], "acknowledge needs --reason"),
+        (["approve", "x-1", "gpu-operator", "--reason", "r", *API], "approve takes no release"),
         (["list"], "name the API"),
         (["list", *API, "--cluster", "demo"], "not allowed with"),
     ],
@@ -78,6 +85,66 @@ def test_the_parts_of_a_command_line_stand_in_any_order(
         if line.index("approve") < line.index("x-1"):
             assert approvals.main(line) == 3, line
             assert "127.0.0.1:9 cannot be reached" in capsys.readouterr().err
+
+
+HELD = {
+    "index": 2,
+    "of": 5,
+    "release": "gpu-operator",
+    "reason": "AwaitingAcknowledgement",
+    "message": "do it first",
+    "since": "2026-01-01T00:00:00.000Z",
+    "digest": "sha256:" + "a" * 64,
+    "guidance": boundary("<2.0.0", ">=2.0.0 <=2.1.0", "manual").guidance.wire(),
+}
+
+
+def test_what_waits_is_acknowledged_by_its_digest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent: list[Any] = []
+
+    def ask(self: SignedApi, method: str, path: str, body: bytes = b"") -> Any:
+        sent.append((method, path, json.loads(body) if body else None))
+        return {**DESCRIBED, "held": HELD} if method == "GET" else {"state": "approved"}
+
+    monkeypatch.setattr(SignedApi, "ask", ask)
+    words = ["acknowledge", "x-1", "gpu-operator", "--reason", "drained", *API]
+    assert approvals.main(words) == 0
+    assert sent[-1] == (
+        "POST",
+        "/operators/rollouts/x-1/decision",
+        {
+            "decision": "Acknowledged",
+            "reason": "drained",
+            "expiry": "",
+            "digest": HELD["digest"],
+            "release": "gpu-operator",
+        },
+    )
+    told = capsys.readouterr()
+    assert "recorded: x-1 is approved" in told.out
+    for line in (
+        "waits       step 2/5 gpu-operator: do it first",
+        "  1. Drain the queue. (Jobs would be lost.)",
+    ):
+        assert line in told.err
+    assert approvals.main([*words, "--digest", "bbbbbbbb"]) == 1
+    assert sent[-1][0] == "GET", "nothing was sent"
+
+
+DESCRIBED: dict[str, Any] = {
+    "rollout": {"name": "x-1", "cluster": "demo", "toPlan": "p", "submitter": "s", "deadline": "d"},
+    "state": "approved",
+    "digest": "sha256:" + "c" * 64,
+    "report": None,
+    "you": {"principal": "p", "approver": "kim", "mayApprove": True},
+    "fourEyes": {"enforced": True, "because": None},
+    "summary": "1 release",
+    **{name: [] for name in ("approvedBy", "because", "warnings", "history")},
+    "remaining": "1 h",
+    "needed": 1,
+}
 
 
 def test_a_file_that_cannot_be_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,60 +7,22 @@ import pytest
 from aicr_pipeline.decide.application import REQUEST_ID
 from aicr_pipeline.decide.readiness import readiness
 
-from tests.unit.samples import sha
-
-WANTED, OLD = sha("wanted"), sha("old")
-REQUEST = "demo-12345678-1/009-gpu-operator"
-SOURCE = {"repoURL": "oci://registry/charts/gpu-operator", "path": ".", "targetRevision": WANTED}
-PLACE = {"server": "https://kubernetes.default.svc", "namespace": "gpu-operator"}
-INFO = [{"name": REQUEST_ID, "value": REQUEST}]
-GONE = object()
-
-READY: dict[str, Any] = {
-    "metadata": {"name": "gpu-operator", "annotations": {"other": "x"}},
-    "spec": {"source": SOURCE, "destination": PLACE, "syncPolicy": {}},
-    "status": {
-        "sync": {
-            "status": "Synced",
-            "revision": WANTED,
-            "comparedTo": {"source": SOURCE, "destination": PLACE},
-        },
-        "health": {"status": "Healthy"},
-        "reconciledAt": "2026-01-01T10:00:05Z",
-        "operationState": {
-            "phase": "Succeeded",
-            "startedAt": "2026-01-01T10:00:00Z",
-            "finishedAt": "2026-01-01T10:00:04Z",
-            "operation": {"info": INFO, "sync": {"revision": WANTED}},
-            "syncResult": {"revision": WANTED},
-        },
-        "conditions": [],
-    },
-}
-STATE = READY["status"]["operationState"]
-
-
-def application(changes: dict[str, Any]) -> dict[str, Any]:
-    made = copy.deepcopy(READY)
-    for path, value in changes.items():
-        *before, last = path.split("/")
-        inner = made
-        for part in before:
-            inner = inner.setdefault(part, {})
-        if value is GONE:
-            del inner[last]
-        else:
-            inner[last] = value
-    return made
-
-
-def condition(kind: str, message: str = "words") -> dict[str, Any]:
-    return {"status/conditions": [{"type": kind, "message": message}]}
-
-
-def state(**changes: Any) -> dict[str, Any]:
-    made = {**copy.deepcopy(STATE), **changes}
-    return {"status/operationState": {key: value for key, value in made.items() if value is not GONE}}
+from tests.unit.applications import (
+    GONE,
+    INFO,
+    NOW,
+    OLD,
+    PLACE,
+    READY,
+    REQUEST,
+    SINCE,
+    SOURCE,
+    WANTED,
+    application,
+    condition,
+    result,
+    state,
+)
 
 
 def case(
@@ -72,19 +34,15 @@ def case(
 FAILED_HOOK = {
     "revision": WANTED,
     "resources": [
-        {"kind": "Service", "name": "s", "status": "Synced", "message": "fine"},
-        {"kind": "Job", "name": "gate", "hookPhase": "Failed", "message": "gate failed: no GPU"},
+        result("Service", "s", "fine", status="Synced"),
+        result("Job", "gate", "gate failed: no GPU", hookPhase="Failed"),
     ],
 }
 NOT_PERMITTED = {
+    "revision": WANTED,
     "resources": [
-        {
-            "kind": "Role",
-            "name": "r",
-            "status": "SyncFailed",
-            "message": "namespace other is not permitted in project 'aicr'",
-        }
-    ]
+        result("Role", "r", "namespace other is not permitted in project 'aicr'", status="SyncFailed")
+    ],
 }
 COMPARED = "status/sync/comparedTo"
 
@@ -192,7 +150,12 @@ STALE = [
     ),
     case(
         "a selective sync leaked",
-        state(operation={"info": INFO, "sync": {"revision": WANTED, "resources": [{"kind": "Job"}]}}),
+        state(
+            operation={
+                "info": INFO,
+                "sync": {"revision": WANTED, "resources": [{"kind": "Job", "name": "x"}]},
+            }
+        ),
         "waiting",
         "not finished",
     ),
@@ -250,7 +213,7 @@ UNDER_WAY = [
 FAILED = [
     case(
         "the operation failed",
-        state(phase="Failed", message="one or more tasks failed", syncResult={}),
+        state(phase="Failed", message="one or more tasks failed", syncResult={"revision": WANTED}),
         "failed",
         "one or more tasks failed",
     ),
@@ -330,7 +293,7 @@ FINE = [
     case("a failed self-heal of a synced release", state(phase="Failed"), "ready", "", None),
     case(
         "self-heal's selective sync",
-        state(operation={"sync": {"resources": [{"kind": "Job"}]}}),
+        state(operation={"sync": {"resources": [{"kind": "Job", "name": "x"}]}}),
         "ready",
         "",
         None,
@@ -352,7 +315,7 @@ UNCHANGED = [
     ("changes", "request_id", "found", "said"), [*STALE, *UNDER_WAY, *FAILED, *FINE, *UNCHANGED]
 )
 def test_readiness(changes: dict[str, Any], request_id: str | None, found: str, said: str) -> None:
-    judged = readiness(application(changes), WANTED, request_id)
+    judged = readiness(application(changes), WANTED, request_id, NOW, since=SINCE)
     assert (judged.state, said in judged.message) == (found, True), judged
     assert judged.message.startswith("gpu-operator: ")
 
@@ -369,10 +332,10 @@ def test_nothing_but_the_whole_status_is_ready() -> None:
         "status/operationState/syncResult/revision",
     ]  # fmt: skip
     for path in paths:
-        assert readiness(application({path: GONE}), WANTED, REQUEST).state == "waiting", path
+        assert readiness(application({path: GONE}), WANTED, REQUEST, NOW).state == "waiting", path
 
 
 def test_it_does_not_write_to_what_it_judges() -> None:
     before = copy.deepcopy(READY)
-    readiness(READY, WANTED, REQUEST)
+    readiness(READY, WANTED, REQUEST, NOW)
     assert before == READY

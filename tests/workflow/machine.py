@@ -70,6 +70,11 @@ class Machine:
         link, short_name = self.link(after=after)
         return answer(link, short_name, "a test stops it", "Revoked")
 
+    def acknowledge(self, after: int = 0) -> str:
+        """Say at the newest link that the step's work was done; the page as it is then."""
+        link, short_name = self.link(after=after)
+        return answer(link, short_name, "a test did it", "Acknowledged")
+
     def page(self, after: int = 0) -> str:
         """What the newest link shows."""
         return urllib3.request("GET", self.link(after=after)[0]).data.decode()
@@ -106,6 +111,15 @@ def machine(
     snapshot: Path | None = None,
 ) -> Iterator[Machine]:
     """A machine for the length of a test."""
-    options = Options(cluster, workdir, bundle=bundle, approver="x", scenario=scenario, snapshot=snapshot)
+    options = Options(
+        cluster,
+        workdir,
+        bundle=bundle,
+        approver="x",
+        scenario=scenario,
+        snapshot=snapshot,
+        kept_processes=17,  # a start costs more than the work of most functions
+        idle_seconds=60,
+    )
     with LocalPipeline(options) as pipeline:
         yield Machine(pipeline)

@@ -104,6 +104,16 @@ def _by_another_release(folder: Path) -> None:
     edit_recipe(folder, lambda recipe: recipe["metadata"].update(version="v1.1.2"))
 
 
+def _from_nowhere(folder: Path) -> None:
+    source = folder / "003-cert-manager" / "upstream.env"
+    lines = [
+        "REPO='ftp://charts.example'\n" if line.startswith("REPO=") else line
+        for line in source.read_text().splitlines(True)
+    ]
+    source.write_text("".join(lines))
+    seal(folder)
+
+
 def _elsewhere(folder: Path) -> None:
     edit_recipe(folder, lambda recipe: recipe["componentRefs"][2].update(namespace="somewhere-else"))
 
@@ -130,6 +140,7 @@ SPOILT: dict[str, tuple[Callable[[Path], None], dict[str, Any], str, str]] = {
         "recipe.yaml is 'RecipeResult' of 'aicr.run/v2'",
     ),
     "release": (_by_another_release, {}, "AICRVersionMismatch", "v1.1.2, but v0.19.0-next is pinned"),
+    "source": (_from_nowhere, {}, "ChartSourceUnsupported", "cert-manager"),
     "namespace": (_elsewhere, {}, "NamespaceNotAllowed", "(somewhere-else)"),
     # Releases before 1.0 drop it without a word.
     "unknown component": (

@@ -27,6 +27,7 @@ from local.kube import (
 from local.kube.options import DeleteOptions
 from local.progress import Progress
 from tests.workflow.machine import ROOT, Machine, machine, runtime
+from tests.workflow.small.machine import small_bundle
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("workflow-jobs")]
 
@@ -45,7 +46,8 @@ def running(tmp_path_factory: pytest.TempPathFactory, shim: Path) -> Iterator[Ma
             "AICR_BIN", shlex.join([sys.executable, str(ROOT / "tests" / "aicr_shim.py"), str(shim)])
         )
         patch.setenv("AICR_BIN_COMMANDS", "snapshot,recipe,bundle")
-        with machine(tmp_path_factory.mktemp("jobs")) as found:
+        folder = tmp_path_factory.mktemp("jobs")
+        with machine(folder / "work", bundle=small_bundle(folder / "bundle")) as found:
             yield found
 
 

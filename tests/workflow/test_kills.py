@@ -17,6 +17,7 @@ from infra.resolve import main as resolve_by_hand
 from local.aws.model import ExecutionView, InvokeResult
 from local.kube import JOBS, PODS
 from tests.workflow.machine import Machine, machine, runtime
+from tests.workflow.small.machine import small_bundle
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("kills")]
 
@@ -128,7 +129,12 @@ def number(run: str) -> int:
 
 @pytest.fixture(scope="module")
 def kills(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kills]:
-    with machine(tmp_path_factory.mktemp("kills")) as running, pytest.MonkeyPatch.context() as monkeypatch:
+    folder = tmp_path_factory.mktemp("kills")
+    bundle = small_bundle(folder / "bundle")
+    with (
+        machine(folder / "work", bundle=bundle) as running,
+        pytest.MonkeyPatch.context() as monkeypatch,
+    ):
         for name, value in running.pipeline.aws.environment().items():
             monkeypatch.setenv(name, value)
         yield Kills(running, monkeypatch)

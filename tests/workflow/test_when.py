@@ -9,10 +9,12 @@ import yaml
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.model.rollout import step_key
 
+from local.argocd import Fault, Scenario
 from local.aws.model import ExecutionView
 from local.kube import JOBS
 from local.progress import progress
 from tests.workflow.machine import ROOT, Machine, machine, runtime
+from tests.workflow.small.machine import small_bundle
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("when")]
 
@@ -29,7 +31,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     document = yaml.safe_load((ROOT / "clusters" / "demo.yaml").read_text())
     document["resolve"] = {"schedule": "cron(0 6 * * ? *)"}
     (folder / "demo.yaml").write_text(yaml.safe_dump(document))
-    with machine(folder / "work", cluster=folder / "demo.yaml") as found:
+    bundle = small_bundle(folder / "bundle")
+    with machine(folder / "work", cluster=folder / "demo.yaml", bundle=bundle) as found:
         yield found
 
 
@@ -165,10 +168,16 @@ def test_a_rollout_that_runs_is_not_disturbed(running: Machine) -> None:
 
     asked = "-".join(executions(running, "rollout")[1].name.split("-")[-2:])
     running.wait(lambda: running.link()[1] == asked, 60, "the question about the second rollout")
+    running.pipeline.argocd.scenario = Scenario({"cert-manager": Fault(health="Progressing")})
     running.approve()
     running.wait(rolls, 60, "the first step")
-    newer = running.resolve(wish(4))
+    seen = len(executions(running, "resolve"))
+    running.pipeline.submit(wish(4))
+    running.wait(lambda: len(executions(running, "resolve")) > seen, 60, "a resolve")
+    newer = aws.wait_execution(executions(running, "resolve")[-1].arn, timeout=90)
     assert newer.output["recorded"] == {"event": "Plan Ready"}
+    assert rolls() and executions(running, "rollout")[1].status == "RUNNING"
+    running.pipeline.argocd.scenario = Scenario()
     second = aws.wait_execution(executions(running, "rollout")[1].arn, timeout=120)
     assert (second.status, second.cause) == ("SUCCEEDED", None)
     running.wait(lambda: len(executions(running, "rollout")) == 3, 60, "the newer plan's rollout")

@@ -241,7 +241,14 @@ class Place:
         return waiter
 
     def world(self) -> World:
-        return World(self.ledger, self.coordination, lambda: self.cluster, lambda: self.argocd, self.clock)
+        return World(
+            self.ledger,
+            self.coordination,
+            lambda: self.cluster,
+            lambda: self.argocd,
+            self.clock,
+            lambda: self.inbox,
+        )
 
     def sweep(
         self, then: Callable[[int], None] | None = None, holder: str = "one", budget: float = 30

@@ -1,27 +1,46 @@
 """Apply release: written once, never over somebody else, never another plan than the recorded one."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from aicr_pipeline.actions.apply_release import OperationInFlightError, apply_release
 from aicr_pipeline.adapters.cluster import ObjectConflictError
-from aicr_pipeline.decide.application import carries, new_application, operation
+from aicr_pipeline.clock import rfc3339
+from aicr_pipeline.decide.application import (
+    ASKED_ANNOTATION,
+    READY_ANNOTATION,
+    REFRESHED_ANNOTATION,
+    application_spec,
+    carries,
+    new_application,
+    operation,
+    spec_digest,
+)
 from aicr_pipeline.decide.names import request_id
+from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS
 from tests.functional.actions.support import PLAN, ROLLOUT, Place, item, step
-from tests.unit.samples import refused, release, sha
+from tests.unit.samples import config, refused, release, sha
 
 RELEASE = PLAN.desired_state.releases[0]
 OURS = request_id(ROLLOUT, 1, RELEASE.name)
 TO = {"toPlan": PLAN.desired_state_digest}
+ANSWER = {
+    "digest": RELEASE.chart.manifest_digest,
+    "requestId": OURS,
+    "spec": spec_digest(application_spec(RELEASE, config())),
+}
 
 
 def apply(place: Place, action: str = "Install", **fields: Any) -> dict[str, Any]:
     made = step(item=item(action=action, **fields), input=TO, token=None)
-    return apply_release(made, place.config, place.ledger, place.argocd)
+    return apply_release(made, place.config, place.ledger, place.argocd, place.clock)
 
 
 def existing(place: Place, request: str = "demo-0/001-gpu-operator", **patch: Any) -> None:
@@ -43,7 +62,7 @@ def existing(place: Place, request: str = "demo-0/001-gpu-operator", **patch: An
 
 def test_a_new_release_is_one_write(place: Place) -> None:
     place.put_plan(PLAN)
-    assert apply(place) == {"written": True, "digest": RELEASE.chart.manifest_digest, "requestId": OURS}
+    assert apply(place) == {"written": True, **ANSWER}
     made = place.application(RELEASE.name)
     assert carries(made["operation"], OURS)
     assert "automated" not in made["spec"]["syncPolicy"]
@@ -145,7 +164,130 @@ def test_a_conflict_with_ourselves_is_no_second_write(place: Place, monkeypatch:
         return real(body)
 
     monkeypatch.setattr(place.argocd, "create_application", racing)
-    assert apply(place) == {"written": False, "digest": RELEASE.chart.manifest_digest, "requestId": OURS}
+    assert apply(place) == {"written": False, **ANSWER}
+
+
+@pytest.mark.parametrize("lost", ["create", "replace"])
+def test_a_crash_between_the_write_and_its_answer_is_no_second_write(
+    place: Place, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """The cluster took it and nobody heard so; meanwhile Argo CD may do anything with it."""
+    place.put_plan(PLAN)
+    if lost == "replace":
+        existing(place)
+    name, real = f"{lost}_application", getattr(place.argocd, f"{lost}_application")
+
+    def unheard(body: Any) -> Any:
+        real(body)
+        raise TransientError(Reason.ClusterUnreachable, "the connection was cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place.argocd, name, unheard)
+        with refused(Reason.ClusterUnreachable, "cut"):
+            apply(place, "Upgrade")
+    writes = counted(place, monkeypatch)
+    assert apply(place, "Upgrade") == {"written": False, **ANSWER}
+    # Argo CD is done, and somebody's own sync stands in the place of ours.
+    place.set_application(
+        RELEASE.name,
+        {"operation": None, "status": {"operationState": {"phase": "Failed", "operation": {"sync": {}}}}},
+    )
+    assert apply(place, "Upgrade") == {"written": False, **ANSWER}
+    assert writes == []
+
+
+def counted(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is written from here on."""
+    writes: list[str] = []
+
+    def counting(name: str) -> Any:
+        real = getattr(place.argocd, name)
+        return lambda body: (writes.append(name), real(body))[1]
+
+    for name in ("create_application", "replace_application"):
+        monkeypatch.setattr(place.argocd, name, counting(name))
+    return writes
+
+
+def test_many_retries_at_once_are_one_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten invocations of one step that all read before any of them writes: nine lose, and see it."""
+    place.put_plan(PLAN)
+    existing(place)
+    real, gate = place.argocd.application, threading.Barrier(10, timeout=10)
+    first = threading.local()
+
+    def together(name: str) -> Any:
+        found = real(name)
+        if not hasattr(first, "read"):
+            first.read = True
+            gate.wait()
+        return found
+
+    monkeypatch.setattr(place.argocd, "application", together)
+    with ThreadPoolExecutor(10) as pool:
+        found = list(pool.map(lambda _: apply(place, "Upgrade")["written"], range(10)))
+    assert sorted(found) == [False] * 9 + [True]
+    assert place.application(RELEASE.name)["metadata"]["annotations"][ASKED_ANNOTATION] == f"{OURS} after -1"
+
+
+@pytest.mark.parametrize("meanwhile", ["deleted", "unlabelled", "running", "asked"])
+def test_what_happens_between_the_read_and_the_write_is_seen(
+    place: Place, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    place.put_plan(PLAN)
+    existing(place)
+    real = place.argocd.replace_application
+    does = {
+        "deleted": lambda: place.store.delete(APPLICATIONS, RELEASE.name, "argocd"),
+        "unlabelled": lambda: place.set_application(RELEASE.name, {"metadata": {"labels": None}}),
+        "running": lambda: place.set_application(
+            RELEASE.name, {"status": {"operationState": {"phase": "Running"}}}
+        ),
+        "asked": lambda: place.set_application(RELEASE.name, {"operation": {"sync": {"revision": sha("x")}}}),
+    }
+
+    def racing(body: Any) -> Any:
+        monkeypatch.setattr(place.argocd, "replace_application", real)
+        does[meanwhile]()
+        return real(body)
+
+    monkeypatch.setattr(place.argocd, "replace_application", racing)
+    if meanwhile == "deleted":
+        assert apply(place, "Upgrade")["written"]
+        assert carries(place.application(RELEASE.name)["operation"], OURS)
+        return
+    reason = Reason.ForeignObject if meanwhile == "unlabelled" else Reason.Conflict
+    with refused(reason) as caught:
+        apply(place, "Upgrade")
+    assert caught.info.value.retry is (reason is Reason.Conflict)
+    assert not carries(place.application(RELEASE.name).get("operation"), OURS)
+
+
+def test_one_that_is_being_deleted_is_waited_for(place: Place) -> None:
+    """What is written to it would go with it."""
+    place.put_plan(PLAN)
+    existing(place, metadata={"finalizers": ["example.com/slow"]})
+    place.store.delete(APPLICATIONS, RELEASE.name, "argocd")
+    with refused(Reason.Conflict, "is being deleted") as caught:
+        apply(place, "Upgrade")
+    assert type(caught.info.value) is OperationInFlightError
+    place.set_application(RELEASE.name, {"metadata": {"finalizers": None}})
+    assert apply(place, "Upgrade")["written"]
+
+
+def test_the_write_notes_where_the_history_was(place: Place) -> None:
+    """A later entry at the same digest tells that our sync was done, whatever stands there then."""
+    place.put_plan(PLAN)
+    existing(place)
+    place.set_application(RELEASE.name, {"status": {"history": [{"id": 4}, {"id": 5}]}})
+    place.set_application(
+        RELEASE.name, {"metadata": {"annotations": {READY_ANNOTATION: "x", REFRESHED_ANNOTATION: "y"}}}
+    )
+    apply(place, "Upgrade")
+    found = place.application(RELEASE.name)["metadata"]["annotations"]
+    assert found[ASKED_ANNOTATION] == f"{OURS} after 5"
+    assert READY_ANNOTATION not in found
+    assert REFRESHED_ANNOTATION not in found
 
 
 def test_endless_conflicts_are_transient(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +312,7 @@ def test_unchanged_writes_nothing_whatever_is_there(place: Place, there: str) ->
         body = new_application(RELEASE, place.config, sha("old"), "demo-0/001-x")
         place.store.create(APPLICATIONS, body, namespace="argocd")
     before = place.store.list(APPLICATIONS, namespace="argocd")
-    digest = RELEASE.chart.manifest_digest
-    assert apply(place, "Unchanged") == {"written": False, "digest": digest, "requestId": None}
+    assert apply(place, "Unchanged") == {"written": False, **ANSWER, "requestId": None}
     assert place.store.list(APPLICATIONS, namespace="argocd") == before
 
 
@@ -190,3 +331,24 @@ def test_a_plan_that_was_changed_is_never_applied(place: Place) -> None:
     with refused(Reason.PlanUnreadable, "was changed"):
         apply(place)
     assert place.store.find(APPLICATIONS, RELEASE.name, namespace="argocd") is None
+
+
+@pytest.mark.parametrize("since", ["over", "revoked", "expired"])
+def test_a_redrive_days_later_writes_nothing_of_a_rollout_that_ended_meanwhile(
+    place: Place, since: str
+) -> None:
+    """It begins at this state: no gate comes before it. Another rollout may be at work by then."""
+    place.put_plan(PLAN)
+    if since == "over":
+        place.end_rollout()
+    elif since == "revoked":
+        who = {"by": "alex", "identity": "link", "issuer": "aicr-pipeline", "reason": "no"}
+        place.put_json(
+            rollout_key(ROLLOUT, "revocation"), {"rollout": ROLLOUT, "at": rfc3339(place.now), **who}
+        )
+    else:
+        place.later(7 * 3600)
+    reasons = {"over": Reason.RolloutSuperseded, "revoked": Reason.RolloutRevoked}
+    with refused(reasons.get(since, Reason.RolloutExpired)):
+        apply(place)
+    assert list(place.argocd.applications()) == []

@@ -17,7 +17,7 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS, JOBS
-from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, step
+from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, PLAN, ROLLOUT, Place, step
 from tests.unit.samples import IMAGE, config, refused, runtime
 
 TO = {"toPlan": PLAN.desired_state_digest}
@@ -27,8 +27,29 @@ def assessed(place: Place, **changes: Any) -> dict[str, Any]:
     given = {**TO, "fromPlan": None, **changes.pop("input", {})}
     made = step("Assess transition", input=given, token=None, **changes)
     return assess_transition(
-        made, place.config, place.ledger, place.argocd, place.coordination, place.bus, place.clock
+        made,
+        place.config,
+        place.ledger,
+        place.inbox,
+        place.argocd,
+        place.coordination,
+        place.bus,
+        place.clock,
     )
+
+
+@pytest.fixture(autouse=True)
+def wish(place: Place) -> None:
+    place.submit()
+
+
+def test_nobody_is_asked_for_a_runtime_that_was_deleted(place: Place) -> None:
+    place.start_rollout(PLAN)
+    fresh(place)
+    place.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml")
+    with refused(Reason.Deleting, "nothing is removed"):
+        assessed(place)
+    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, "rollout")]
 
 
 def fresh(place: Place, hours: float = 12) -> None:

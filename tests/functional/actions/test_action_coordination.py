@@ -69,6 +69,39 @@ def test_the_lease(place: Place) -> None:
     assert table.take_lease("one", place.now, 30)
 
 
+def test_the_lease_of_a_sleeper_is_anybodys_and_it_does_not_take_it_back(place: Place) -> None:
+    table = place.coordination
+    assert table.take_lease("one", place.now, 30)
+    assert not table.take_lease("two", place.now, 30)
+    assert table.rest_lease("one", place.now, 30)
+    assert not table.nudge_lease(), "nobody works: whoever comes takes it"
+    assert table.take_lease("two", place.now, 30)
+    assert table.rest_lease("two", place.now, 30)
+    assert not table.wake_lease("one", place.now, 30), "also not while the other sleeps"
+    assert not table.renew_lease("one", place.now, 30)
+    assert table.wake_lease("two", place.now, 30)
+    place.later(29)
+    assert table.renew_lease("two", place.now, 30)
+    place.later(29)
+    assert not table.take_lease("one", place.now, 30), "renewed"
+
+
+def test_a_nudge_is_kept_until_the_next_look_begins(place: Place) -> None:
+    table = place.coordination
+    assert not table.nudge_lease(), "nothing is made by a nudge"
+    assert table.take_lease("one", place.now, 30)
+    assert table.nudge_lease()
+    assert table.nudge_lease()
+    assert table.renew_lease("one", place.now, 30)
+    assert not table.rest_lease("one", place.now, 30)
+    assert not table.drop_lease("one")
+    assert table.wake_lease("one", place.now, 30)
+    assert table.rest_lease("one", place.now, 30), "one look answers them all"
+    assert table.wake_lease("one", place.now, 30)
+    assert table.drop_lease("one")
+    assert not table.drop_lease("one")
+
+
 def test_the_lock_has_no_end(place: Place) -> None:
     table = place.coordination
     assert table.lock_holder() is None
@@ -81,6 +114,23 @@ def test_the_lock_has_no_end(place: Place) -> None:
     table.drop_lock("a")
     table.drop_lock("a")
     assert table.take_lock("b") == "b"
+
+
+def test_a_lock_that_is_freed_while_it_is_asked_for_is_taken_not_assumed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = place.coordination
+    table.take_lock("a")
+    read = table.lock_holder
+
+    def freed() -> str | None:
+        table.drop_lock("a")
+        return read()
+
+    monkeypatch.setattr(table, "lock_holder", freed)
+    assert table.take_lock("b") == "b"
+    assert read() == "b"
+    assert table.take_lock("c") == "b"
 
 
 def test_facts(place: Place) -> None:

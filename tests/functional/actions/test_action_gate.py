@@ -8,12 +8,16 @@ from aicr_pipeline.actions.check_gate import check_gate
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
 from aicr_pipeline.clock import after
 from aicr_pipeline.decide.application import new_application
+from aicr_pipeline.decide.assess import assess
+from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
+from local.argocd.installed import controller
 from local.kube import APP_PROJECTS, APPLICATIONS
-from tests.functional.actions.support import BEGAN, DEADLINE, LEDGER, PLAN, ROLLOUT, Place, item, step
-from tests.unit.samples import config, plan, refused, sha
+from local.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, LEDGER, PLAN, ROLLOUT, Place, item, step
+from tests.unit.samples import config, plan, refused, release, sha
 
 RELEASE = PLAN.desired_state.releases[0]
 TO = {"toPlan": PLAN.desired_state_digest}
@@ -24,7 +28,14 @@ def gate(place: Place, **changes: Any) -> dict[str, Any]:
     retries = changes.get("retries", 0)
     made = step("Check gate", item=item(**changes.get("item", {})), token=None, input=given, retries=retries)
     settings = changes.get("config", place.config)
-    return check_gate(made, settings, place.ledger, place.argocd, place.coordination, place.bus, place.clock)
+    return check_gate(
+        made, settings, place.ledger, place.inbox, place.argocd, place.coordination, place.bus, place.clock
+    )
+
+
+@pytest.fixture(autouse=True)
+def wish(place: Place) -> None:
+    place.submit()
 
 
 def installed(place: Place, **patch: Any) -> None:
@@ -256,3 +267,119 @@ def test_a_report_that_is_gone(place: Place) -> None:
     place.start_rollout(PLAN)
     with refused(Reason.PlanUnreadable, "lost its report"):
         gate(place)
+
+
+def test_a_pause_holds_the_step_and_lifting_it_goes_on(ready: Place) -> None:
+    ready.submit(paused=True)
+    held = gate(ready)
+    assert (
+        held
+        == gate(ready)
+        == {
+            "open": False,
+            "hold": {
+                "reason": "Paused",
+                "message": "step 1/2 gpu-operator (Install): The runtime is paused. Set spec.paused to "
+                "false and submit it: the rollout goes on where it is.",
+            },
+        }
+    )
+    assert ready.ledger_keys(f"rollouts/{ROLLOUT}/steps/") == [], "it has not begun"
+    ready.submit()
+    assert gate(ready) == {"open": True}
+
+
+def test_a_pause_outlasts_an_engine_that_is_away(ready: Place) -> None:
+    """Who pauses to work on Argo CD must not lose the rollout."""
+    ready.submit(paused=True)
+    ready.store.delete(APP_PROJECTS, "aicr", namespace="argocd")
+    assert gate(ready)["hold"]["reason"] == "Paused"
+
+
+@pytest.mark.parametrize(
+    ("body", "paused"),
+    [
+        (b"spec: {paused: true, tpyo: 1}", True),
+        (b"spec: {paused: 'true'}", False),
+        (b"spec: []", False),
+        (b"[", False),
+        (b"x" * (300 << 10), False),
+    ],
+    ids=["mistake elsewhere", "text", "no mapping", "no YAML", "too large"],
+)
+def test_a_runtime_with_a_mistake_pauses_where_it_says_so(ready: Place, body: bytes, paused: bool) -> None:
+    ready.s3.put_object(Bucket=INBOX, Key="runtimes/cluster.yaml", Body=body)
+    assert gate(ready).get("hold") is not None if paused else gate(ready) == {"open": True}
+
+
+def test_a_deleted_runtime_ends_it_and_a_revocation_comes_first(ready: Place) -> None:
+    ready.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml")
+    with refused(Reason.Deleting, "nothing is removed", "Submit a runtime"):
+        gate(ready)
+    revoked = {"rollout": ROLLOUT, "by": "kim", "identity": "link", "issuer": "x", "reason": "no", "at": "x"}
+    ready.put_json(rollout_key(ROLLOUT, "revocation"), revoked)
+    with refused(Reason.RolloutRevoked, "Revoked by kim"):
+        gate(ready)
+
+
+def test_argo_cd_that_is_gone_or_stopped(ready: Place) -> None:
+    ready.store.apply(controller("argocd"), "argocd")
+    assert gate(ready) == {"open": True}
+    ready.store.apply(
+        {**controller("argocd"), "spec": {**controller("argocd")["spec"], "replicas": 0}}, "argocd"
+    )
+    with refused(Reason.EngineSuspended, "argocd-application-controller", "scaled to zero"):
+        gate(ready)
+    ready.store.delete(CUSTOM_RESOURCE_DEFINITIONS, "applications.argoproj.io")
+    with refused(Reason.EngineMissing, "Application CRD is missing"):
+        gate(ready)
+
+
+def test_a_sync_window_that_denies(ready: Place) -> None:
+    window = {"kind": "deny", "schedule": "30 11 * * *", "duration": "31m", "applications": ["*"]}
+    project = {"spec": {"syncWindows": [window]}}
+    ready.store.merge(APP_PROJECTS, "aicr", project, namespace="argocd")
+    with refused(Reason.EngineSuspended, "deny 30 11 * * * for 31m (UTC)"):
+        gate(ready)
+    ready.later(60)
+    assert gate(ready) == {"open": True}
+
+
+def upgrade(place: Place, **changes: Any) -> dict[str, Any]:
+    """A rollout to a plan whose first release is another version of it."""
+    newer = plan(release("gpu-operator", "2.0.0"), release("kai-scheduler"))
+    place.start_rollout(newer, PLAN, **changes)
+    report = assess(PLAN, newer, always_ask=True, from_is_whole=changes.get("from_is_whole", True))
+    place.put_json(rollout_key(ROLLOUT, "report"), report.wire())
+    place.approve(report)
+    fresh(place)
+    said = {"fromPlan": PLAN.desired_state_digest, "toPlan": newer.desired_state_digest}
+    return {"item": {"action": "Upgrade"}, "input": said}
+
+
+def test_what_is_installed_is_what_argo_cd_compared_last(place: Place) -> None:
+    given = upgrade(place)
+    with refused(Reason.InventoryDrift, "is gone: somebody removed it", "Submit the runtime again"):
+        gate(place, **given)
+    installed(place)
+    assert gate(place, **given) == {"open": True}
+    compared = {"source": {"targetRevision": sha("x")}, "destination": {"namespace": "gpu-operator"}}
+    installed_by = {"status": {"sync": {"status": "Synced", "comparedTo": compared}}}
+    place.set_application(RELEASE.name, installed_by)
+    with refused(Reason.InventoryDrift, f"is at {sha('x')[:19]} by what Argo CD last compared"):
+        gate(place, **given)
+
+
+def test_between_two_plans_nothing_is_drift(place: Place) -> None:
+    given = upgrade(place, from_is_whole=False)
+    assert gate(place, **given) == {"open": True}
+    installed(place, spec={"source": {"targetRevision": sha("x")}})
+    assert gate(place, **given) == {"open": True}
+
+
+def test_a_from_plan_that_was_changed(place: Place) -> None:
+    given = upgrade(place)
+    installed(place)
+    place.s3.put_object(Bucket=LEDGER, Key=plan_key(PLAN.desired_state_digest), Body=b"{}")
+    with refused(Reason.PlanUnreadable):
+        gate(place, **given)

@@ -9,10 +9,11 @@ from aicr_pipeline.actions.record_stall import record_stall
 from aicr_pipeline.actions.write_plan import write_plan
 from aicr_pipeline.adapters.resolves import Resolves
 from aicr_pipeline.decide.bundle import Bundle, BundledRelease
+from aicr_pipeline.decide.ending import what_to_do
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import Outcome, ready_key, rollout_key, step_key
 from botocore.exceptions import ClientError
 
 from tests.functional.actions.support import PLAN, ROLLOUT, Place, aws_error, step
@@ -427,3 +428,32 @@ def test_something_else_under_the_plans_name_is_never_taken(place: Place) -> Non
     place.s3.put_object(Bucket="ledger", Key=key, Body=b"{}")
     with refused(Reason.PlanUnreadable):
         plan_of(place, state)
+
+
+# What is installed, by the records of the steps
+
+
+def test_the_records_of_the_steps_say_what_is_installed_whatever_the_state_said(place: Place) -> None:
+    """A release that was written and not seen ready is neither installed nor untouched."""
+    place.put_rollout(PLAN)
+    for index, release in enumerate(("gpu-operator", "kai-scheduler"), start=1):
+        started = {"rollout": ROLLOUT, "index": index, "release": release, "at": "2026-01-01T12:00:00.000Z"}
+        place.put_json(step_key(ROLLOUT, index), started)
+    place.put_json(ready_key(ROLLOUT, 1), {"index": 1})
+    # No step is named: the end came from elsewhere.
+    record(place, {"ended": {"Error": "RolloutRevoked", "Cause": "alex stopped it"}})
+    found = written(place)
+    assert found["installed"] == ["gpu-operator"]
+    assert found["notInstalled"] == found["unfinished"] == ["kai-scheduler"]
+    message = place.topics.sent[0]["Message"]
+    for line in ("Ready: gpu-operator", "Begun, not seen ready: kai-scheduler", "Not reached: none"):
+        assert f"\n{line}\n" in message
+    assert f"What to do: {found['whatToDo']}" in message
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_end_says_what_to_do(outcome: Outcome) -> None:
+    said = what_to_do(outcome, Reason.RolloutFailed)
+    assert said.endswith(".")
+    assert "{" not in said
+    assert ("RolloutFailed" in said) == (outcome is Outcome.Failed)

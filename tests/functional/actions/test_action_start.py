@@ -7,15 +7,16 @@ import pytest
 from aicr_pipeline.actions.announce_plan import TARGET, announce_plan
 from aicr_pipeline.actions.start_resolve import start_resolve
 from aicr_pipeline.actions.start_rollout import start_rollout
+from aicr_pipeline.adapters.rollouts import load_rollout, standing_decision
 from aicr_pipeline.adapters.runtimes import read_runtime
 from aicr_pipeline.clock import after
-from aicr_pipeline.decide.assess import assess
+from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.operators import submission_key
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import ready_key, rollout_key, step_key
 from botocore.exceptions import ClientError
 
 from tests.functional.actions.support import INBOX, PLAN, Place, step
@@ -44,6 +45,12 @@ def end(place: Place, made: Plan, outcome: str, number: int = 1, status: str = "
     place.put_json(rollout_key(name(made, number), "outcome"), {**body, "finishedAt": after(place.now, 0)})
     place.coordination.drop_lock(name(made, number))
     place.sfn.executions[name(made, number)] = "SUCCEEDED" if outcome == "Succeeded" else status
+
+
+def begin_step(place: Place, rollout: str, index: int = 1) -> None:
+    """The gate let a step through."""
+    started = {"rollout": rollout, "index": index, "release": "gpu-operator", "at": after(place.now, 0)}
+    place.put_json(step_key(rollout, index), started)
 
 
 def test_a_first_rollout(place: Place) -> None:
@@ -191,6 +198,7 @@ def test_a_rollout_after_one_that_ended_half_way_knows_it(place: Place) -> None:
     assert whole(place, NEWER)
     report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    begin_step(place, name(NEWER))
     time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")
     start(place, place.want(plan(**{"recipe": "newest"}), run="run-3"))
@@ -204,6 +212,7 @@ def test_a_rollout_in_place_of_one_that_stalled_half_way_knows_it(place: Place, 
     start(place, place.want(NEWER, run="run-2"))
     report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    begin_step(place, name(NEWER))
     place.sfn.executions[name(NEWER)] = "FAILED"
     time.sleep(1.1)  # S3 lists times in whole seconds
     next_ = NEWER if wanted == "the same" else plan(**{"recipe": "newest"})
@@ -258,6 +267,7 @@ def test_back_to_the_last_good_plan_after_a_rollout_that_wrote_releases(place: P
     report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
     assert not report.approval_needed
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    begin_step(place, name(NEWER))
     time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")
     assert start(place, place.want(PLAN, run="run-3")) == {"started": True, "execution": name(PLAN, 2)}
@@ -271,6 +281,145 @@ def test_a_rollout_that_never_got_its_approval_left_the_last_plan_whole(place: P
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     end(place, NEWER, "Rejected")
     assert start(place, place.want(PLAN, run="run-3"))["because"] == "the plan is active already"
+
+
+def test_a_rollout_that_was_approved_and_began_no_step_left_the_last_plan_whole(place: Place) -> None:
+    """The gate records a step before anything of it is written."""
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
+    place.put_json(rollout_key(name(NEWER), "report"), report.wire())
+    end(place, NEWER, "Failed")
+    assert start(place, place.want(PLAN, run="run-3"))["because"] == "the plan is active already"
+
+
+def test_a_rollout_whose_place_is_taken_says_what_it_installed(place: Place) -> None:
+    """It stalled, so no state said so; its steps' records do."""
+    start(place, place.want(PLAN))
+    report = assess(None, PLAN, always_ask=True, from_is_whole=True)
+    place.put_json(rollout_key(name(PLAN), "report"), report.wire())
+    for index in (1, 2):
+        begin_step(place, name(PLAN), index)
+    place.put_json(ready_key(name(PLAN), 1), {"index": 1})
+    place.sfn.executions[name(PLAN)] = "TIMED_OUT"
+    start(place, place.want(NEWER, run="run-2"))
+    outcome = place.ledger.get_json(rollout_key(name(PLAN), "outcome"))
+    assert outcome["installed"] == ["gpu-operator"]
+    assert outcome["notInstalled"] == outcome["unfinished"] == ["kai-scheduler"]
+    assert outcome["whatToDo"].startswith("Nothing: what is wanted by now has a rollout of its own")
+
+
+# What stalled
+
+
+def stalled_event(made: Plan, number: int = 1, **detail: Any) -> dict[str, Any]:
+    detail = {"cluster": "demo", "rollout": name(made, number), "status": "ABORTED", **detail}
+    return {"detail-type": "Execution Stalled", "detail": detail}
+
+
+def test_a_plan_that_waited_for_a_rollout_comes_when_that_one_stalls(place: Place) -> None:
+    """Nothing else would wake it: a rollout that stalled announces no end."""
+    start(place, place.want(PLAN))
+    assert "is active" in start(place, place.want(NEWER, run="run-2"))["because"]
+    place.sfn.executions[name(PLAN)] = "ABORTED"
+    assert start(place, stalled_event(PLAN)) == {"started": True, "execution": name(NEWER)}
+    assert place.coordination.lock_holder() == name(NEWER)
+    assert start(place, stalled_event(PLAN))["started"] is False
+
+
+def test_a_stalled_rollout_to_the_plan_that_is_wanted_waits_for_its_redrive(place: Place) -> None:
+    start(place, place.want(PLAN))
+    place.sfn.executions[name(PLAN)] = "FAILED"
+    assert "may be redriven" in start(place, stalled_event(PLAN))["because"]
+    assert place.ledger.get(rollout_key(name(PLAN), "outcome")) is None
+    assert place.coordination.lock_holder() == name(PLAN), "a redrive continues under it"
+
+
+def test_a_rollout_that_stalled_after_its_end_was_written_frees_the_lock(place: Place) -> None:
+    """Its plan is active: no wish may come for long that would take the lock over."""
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    place.coordination.take_lock(name(PLAN))
+    place.sfn.executions[name(PLAN)] = "RUNNING"
+    start(place, stalled_event(PLAN))
+    assert place.coordination.lock_holder() == name(PLAN), "it is at work again"
+    place.sfn.executions[name(PLAN)] = "FAILED"
+    assert start(place, stalled_event(PLAN))["started"] is False
+    assert place.coordination.lock_holder() is None
+
+
+def test_a_stalled_resolve_starts_no_rollout(place: Place) -> None:
+    place.want(PLAN)
+    event = {"detail-type": "Execution Stalled", "detail": {"run": "demo-run-1", "status": "FAILED"}}
+    assert start(place, event)["started"] is False
+    assert place.sfn.executions == {}
+
+
+def test_a_late_word_of_a_stall_that_was_redriven_leaves_it_alone(place: Place) -> None:
+    start(place, place.want(PLAN))
+    place.want(NEWER, run="run-2")
+    assert "is active" in start(place, stalled_event(PLAN))["because"]
+    assert place.ledger.get(rollout_key(name(PLAN), "outcome")) is None
+
+
+def test_an_execution_that_step_functions_forgot_makes_room_once_its_time_is_over(place: Place) -> None:
+    """90 days after it stalled; its name is free again, but its deadline is long over."""
+    start(place, place.want(PLAN))
+    del place.sfn.executions[name(PLAN)]
+    place.later(90 * 86400)
+    assert start(place, place.want(PLAN, run="run-2")) == {"started": True, "execution": name(PLAN, 2)}
+    assert place.ledger.get_json(rollout_key(name(PLAN), "outcome"))["outcome"] == "Superseded"
+    assert place.coordination.lock_holder() == name(PLAN, 2)
+
+
+def test_an_approval_is_reused_after_an_end_before_the_first_step_and_asked_anew_half_way(
+    place: Place,
+) -> None:
+    """From, to, report and deadline are all equal, or people are asked."""
+
+    def asked_and_approved(number: int, whole: bool) -> str:
+        rollout = name(NEWER, number)
+        report = assess(PLAN, NEWER, always_ask=True, from_is_whole=whole)
+        place.put_json(rollout_key(rollout, "report"), report.wire())
+        deadline = place.ledger.get_json(rollout_key(rollout, "rollout"))["deadline"]
+        request = {
+            "rollout": rollout, "shortName": "s", "digest": request_digest(report, deadline),
+            "deadline": deadline, "asked": ["alex", "kim"], "askedAt": after(place.now, 0),
+            "minApprovals": 1, "identity": "link",
+        }  # fmt: skip
+        place.put_json(rollout_key(rollout, "request"), request)
+        return str(request["digest"])
+
+    def decide(number: int, digest: str) -> None:
+        decision = {
+            "rollout": name(NEWER, number), "decision": "Approved", "requestDigest": digest, "by": ["alex"],
+            "identity": "link", "issuer": "aicr-pipeline", "reason": "yes", "at": after(place.now, 0),
+            "expiresAt": after(place.now, 3600),
+        }  # fmt: skip
+        place.put_json(rollout_key(name(NEWER, number), "decision"), decision)
+
+    place.put_plan(PLAN)
+    place.put_plan(NEWER)
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    decide(1, asked_and_approved(1, whole=True))
+    time.sleep(1.1)  # S3 lists times in whole seconds
+    end(place, NEWER, "Failed")  # at the gate of its first step
+    place.later(60)
+    start(place, place.want(NEWER, run="run-3"))
+    second = load_rollout(place.ledger, name(NEWER, 2))
+    assert second.inherits == name(NEWER)
+    asked_and_approved(2, whole=True)
+    standing = standing_decision(place.ledger, second)
+    assert standing and standing.rollout == name(NEWER)
+    begin_step(place, name(NEWER, 2))
+    end(place, NEWER, "Failed", 2)
+    start(place, place.want(NEWER, run="run-4"))
+    third = load_rollout(place.ledger, name(NEWER, 3))
+    assert (third.inherits, third.from_is_whole) == (None, False)
+    assert third.deadline > second.deadline, "a question of its own"
 
 
 # Announcing a plan

@@ -245,15 +245,16 @@ def test_a_waiting_person_costs_no_loop(place: Place) -> None:
 def test_a_wait_that_came_while_the_lease_was_held_is_looked_at(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its event woke a sweep that found the lease taken; nobody else would come before the next minute."""
+    """Its event wakes a sweep that finds the lease taken; nobody else would come before the next minute."""
     approval(place)
     drop = place.coordination.drop_lease
 
-    def meanwhile(holder: str) -> None:
+    def meanwhile(holder: str) -> bool:
         monkeypatch.setattr(place.coordination, "drop_lease", drop)
         place.later(1)
         place.wait_for("late", "ended", {}, answer=ENDED)
-        drop(holder)
+        assert not place.sweep(holder="woken")["leased"]
+        return drop(holder)
 
     monkeypatch.setattr(place.coordination, "drop_lease", meanwhile)
     assert place.sweep()["answered"] == 1

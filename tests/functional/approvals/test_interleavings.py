@@ -25,13 +25,14 @@ from aicr_pipeline.actions.sweep_waiters import Sweep
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import load_decision
 from aicr_pipeline.clock import parse_time, rfc3339
+from aicr_pipeline.decide.application import new_application
 from aicr_pipeline.decide.approval import form_nonce
 from aicr_pipeline.decide.ending import outcome_of
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.config import parse_cluster_config
+from aicr_pipeline.model.config import ClusterConfig, parse_cluster_config
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Decision, RolloutOutcome, rollout_key
 from aicr_pipeline.model.step import StepEvent
@@ -41,7 +42,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from moto import mock_aws
 
-from tests.functional.approvals.support import BASE_URL, BUCKET, KEY, REGION, Waiting, config, seed
+from tests.functional.approvals.support import BASE_URL, BUCKET, KEY, OLD, REGION, Waiting, config, seed
 
 #: A failure is told at once: making it smaller takes minutes, and its steps are few anyway.
 PHASES = (Phase.explicit, Phase.generate)
@@ -276,7 +277,7 @@ class Life(RuleBasedStateMachine):
             # An answer that was throttled stays what it was decided to be.
             decision = load_decision(self.ledger, self.waiting.name)
             self.seen = Seen(decision, "revocation" in self.set, self.superseded, self.now)
-        world = World(self.ledger, self.table, cast(Any, None), cast(Any, None), lambda: self.now)
+        world = World(self.ledger, self.table, *[cast(Any, None)] * 2, lambda: self.now, cast(Any, None))
         Sweep(world, self.tokens, "one", 0.0, 0.0, lambda problem, waiter: None, lambda seconds: None).run()
 
     def _gate(self) -> Reason | None:
@@ -294,10 +295,11 @@ class Life(RuleBasedStateMachine):
                 "item": {"index": 2, "of": 5, "release": "gpu-operator", "action": "Upgrade"},
             }
         )  # fmt: skip
-        argocd = cast(ArgoCd, SimpleNamespace(project=lambda: {}, application=lambda name: None))
+        argocd = cast(ArgoCd, _engine(self.config))
+        inbox = cast(Inbox, SimpleNamespace(current_version=lambda key: "v1", read=lambda *asked: None))
         bus = Bus(SimpleNamespace(put_events=lambda Entries: {"FailedEntryCount": 0}), "default", "demo")
         try:
-            check_gate(step, self.config, self.ledger, argocd, self.table, bus, lambda: self.now)
+            check_gate(step, self.config, self.ledger, inbox, argocd, self.table, bus, lambda: self.now)
         except PipelineError as error:
             return error.reason
         return None
@@ -319,6 +321,22 @@ class Life(RuleBasedStateMachine):
         )  # fmt: skip
         self.waiting.put("outcome", outcome)
         assert show(self._link("alex"), self._site()).name == ENDED[reason]
+
+
+def _engine(config: ClusterConfig) -> SimpleNamespace:
+    """Argo CD as the active plan left it."""
+    release = OLD.release("gpu-operator")
+    assert release is not None
+    application = new_application(release, config, OLD.desired_state_digest, "earlier/002")
+    spec = application["spec"]
+    compared = {"source": spec["source"], "destination": spec["destination"]}
+    application["status"] = {"sync": {"status": "Synced", "comparedTo": compared}}
+    return SimpleNamespace(
+        is_installed=lambda: True,
+        project=lambda: {},
+        controllers=lambda: [],
+        application=lambda name: application,
+    )
 
 
 Life.TestCase.settings = settings(

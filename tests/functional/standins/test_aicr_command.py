@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 from aicr_pipeline.decide.bundle import read_bundle
+from aicr_pipeline.decide.upgrade_records import read_records
 
 from local.argocd.manifests import target
 from local.helm import helm_binary
 from tests.functional.standins.support import Registry
+from tests.unit import upgrades
 
 ROOT = Path(__file__).resolve().parents[3]
 CRITERIA = (
@@ -116,6 +118,36 @@ def test_the_sample_bundle_is_one_the_pipeline_reads(recipe: Path, tmp_path: Pat
         "nvidia-dra-driver",
         "nvsentinel",
     }
+
+
+def test_records_go_into_the_bundle_and_are_read_back_both_ways(recipe: Path, tmp_path: Path) -> None:
+    named = tmp_path / "records.yaml"
+    beyond = upgrades.transition("<99.0.0", ">=99.0.0 <=99.1.0")
+    reach = upgrades.transition(
+        "<25.0.0", ">=25.0.0 <=26.9.0", precondition="Nothing is in a rollout.", reversible=False,
+        references=["https://example.com/notes"],
+    )  # fmt: skip
+    safe = upgrades.transition("<0.1.0", ">=0.1.0 <=0.99.0", verdict="safe")
+    named.write_bytes(upgrades.text(upgrades.document(gpu_operator=[beyond, reach], kai_scheduler=[safe])))
+    done = render(recipe, str(tmp_path / "bundle"), AICR_SAMPLE_UPGRADES=str(named))
+    assert done.returncode == 0, done.stderr
+    files = files_of(tmp_path / "bundle")
+    plain = render(recipe, str(tmp_path / "plain"))
+    assert plain.returncode == 0
+    bundle, without = read_bundle(files), read_bundle(files_of(tmp_path / "plain"))
+    assert bundle.content_digest == without.content_digest, "records are no part of the desired state"
+    assert without.upgrades == ()
+    found = {record.component: record for record in bundle.upgrades}
+    assert [one.verdict for one in found["gpu-operator"].boundaries] == ["manual", "manual"]
+    assert found["kai-scheduler"].boundaries[0].verdict == "safe"
+    # What the guide says of it, where only the guide is there; it has the steps of its own deployer.
+    (guided,) = read_records({"UPGRADING.md": files["UPGRADING.md"]}, {"gpu-operator"})
+    (only,) = guided.boundaries
+    assert (only.verdict, only.guidance.applies_to) == ("manual", ">=25.0.0 <=26.9.0")
+    assert (only.guidance.deployer, only.guidance.steps[0].id) == ("helm", "helm-only")
+    assert (only.guidance.precondition, only.guidance.reversible) == ("Nothing is in a rollout.", False)
+    assert only.guidance.references == ("https://example.com/notes",)
+    assert render(recipe, str(tmp_path / "x"), AICR_SAMPLE_UPGRADES="/nonexistent").returncode != 0
 
 
 def test_overrides_change_one_component_and_an_unknown_one_is_refused(recipe: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What the Argo CD stand-in permits and writes, as tables."""
 
 import base64
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 from local.argocd.credentials import Credentials, find_credentials
 from local.argocd.manifests import Resource, target
 from local.argocd.project import resource_error, source_permitted, spec_errors
-from local.argocd.reconcile import auto_sync, compared, not_loaded, refresh_reason
+from local.argocd.reconcile import auto_sync, compared, ended, not_loaded, refresh_reason
 from local.argocd.repository import RepositoryError, _address
-from local.argocd.scenario import FOLDER, Fault, Scenario
+from local.argocd.scenario import FOLDER, Fault, Scenario, names
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 900_000, UTC)
 URL = "oci://registry.example/aicr/demo/charts/gpu-operator"
@@ -185,7 +186,31 @@ def test_a_scenario_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     assert scenario.fault("a", 2) == Fault()
 
 
-def test_the_shipped_scenarios_can_be_read() -> None:
-    names = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-    assert names
-    assert all(Scenario.named(name).applications for name in names)
+def test_the_shipped_scenarios_can_be_read_and_are_in_the_documentation() -> None:
+    page = (FOLDER.parents[1] / "docs" / "local-engine.md").read_text()
+    told = dict(re.findall(r"^\| `([a-z-]+)` \|[^|]+\| `([A-Za-z]+)` \|$", page, re.MULTILINE))
+    assert told == {name: Scenario.named(name).reason for name in names()}
+    assert all(Scenario.named(name).applications for name in names())
+    with pytest.raises(ValueError, match="there is no scenario 'x'; there are automated-again, "):
+        Scenario.named("x")
+
+
+def test_a_scenario_s_settings_take_the_place_of_the_cluster_s() -> None:
+    scenario = Scenario(settings={"engine.graces.errors": "5s", "sweepInterval": "1s"})
+    before = {"engine": {"project": "p", "graces": {"degraded": "1m"}}}
+    assert scenario.configured(before) == {
+        "engine": {"project": "p", "graces": {"degraded": "1m", "errors": "5s"}},
+        "sweepInterval": "1s",
+    }
+    assert before == {"engine": {"project": "p", "graces": {"degraded": "1m"}}}
+
+
+def test_only_whole_syncs_are_history() -> None:
+    app = application()
+    source = app["spec"]["source"]
+
+    def kept(**sync: Any) -> bool:
+        patch = ended(app, {"sync": {"revision": "sha256:1", **sync}}, source, "Succeeded", "", "r", [], NOW)
+        return "history" in patch["status"]
+
+    assert (kept(), kept(resources=[{"kind": "Job"}]), kept(dryRun=True)) == (True, False, False)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aicr_pipeline.clock import now
 from aicr_pipeline.decide.application import REQUEST_ID
 from aicr_pipeline.decide.credentials import RepoCreds, patch, repo_creds
-from aicr_pipeline.decide.readiness import readiness
+from aicr_pipeline.decide.readiness import Readiness, readiness
 
 from local.argocd import ArgoCdSettings, ArgoCdStandin, Fault, Scenario
 from local.helm import helm_binary
@@ -129,6 +130,10 @@ def bench(registry: Registry, tmp_path: Path) -> Iterator[Bench]:
     assert made.argocd.problems == []
 
 
+def judge(app: Object, digest: str, request: str) -> Readiness:
+    return readiness(app, digest, request, now())
+
+
 def synced_and_healthy(status: Object, app: Object) -> bool:
     return (
         status.get("sync", {}).get("status") == "Synced"
@@ -149,12 +154,12 @@ def test_a_sync_at_a_digest_goes_from_missing_to_healthy(bench: Bench, registry:
     app = bench.until(lambda status, _: status.get("health", {}).get("status") == "Progressing")
     state = app["status"]["operationState"]
     assert (state["phase"], state["syncResult"]["revision"]) == ("Succeeded", digest)
-    assert readiness(app, digest, "r-1").state == "waiting"
+    assert judge(app, digest, "r-1").state == "waiting"
     assert "operation" not in app
     app = bench.until(synced_and_healthy)
     status = app["status"]
-    assert readiness(app, digest, "r-1").state == "ready"
-    assert readiness(app, digest, "r-2").state == "waiting"
+    assert judge(app, digest, "r-1").state == "ready"
+    assert judge(app, digest, "r-2").state == "waiting"
     assert status["reconciledAt"] >= status["operationState"]["finishedAt"]
     assert status["resources"] == [
         {
@@ -226,7 +231,7 @@ def test_a_chart_that_writes_elsewhere_fails_at_sync_with_the_projects_words(
     app = bench.until(lambda status, _: status.get("operationState", {}).get("phase") == "Failed")
     state = app["status"]["operationState"]
     assert state["message"] == "one or more synchronization tasks are not valid"
-    assert "namespace kube-system is not permitted in project 'aicr'" in readiness(app, digest, "r-1").message
+    assert "namespace kube-system is not permitted in project 'aicr'" in judge(app, digest, "r-1").message
     refused = state["syncResult"]["resources"]
     assert [item["message"] for item in refused] == [
         "namespace kube-system is not permitted in project 'aicr'"

@@ -1,4 +1,5 @@
-"""List, describe, approve, reject and revoke rollouts from a terminal, as who you are in AWS.
+"""List, describe, approve, reject and revoke rollouts, and acknowledge their manual steps, from a terminal,
+as who you are in AWS.
 
 Exit status: 0 told, or recorded; 1 refused: a person must act; 2 the command line is not understood; 3 it may
 pass by itself: try again. Nothing is recorded unless it says so.
@@ -13,12 +14,21 @@ from typing import Any
 from aicr_pipeline import command
 from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
 from aicr_pipeline.adapters.signed_api import SignedApi
+from aicr_pipeline.decide.approval_message import guidance_lines
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.upgrades import Guidance
 from aicr_pipeline.operators import DONE, REFUSED, TRY_AGAIN, add_api_options, open_api, require_api, shown
 
 #: A verb, and the decision that it records; None for those that only read.
-VERBS = {"list": None, "describe": None, "approve": "Approved", "reject": "Rejected", "revoke": "Revoked"}
+VERBS = {
+    "list": None,
+    "describe": None,
+    "approve": "Approved",
+    "reject": "Rejected",
+    "revoke": "Revoked",
+    "acknowledge": "Acknowledged",
+}
 _LEAST_DIGEST = 8
 
 
@@ -29,7 +39,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("verb", choices=tuple(VERBS))
     parser.add_argument("rollout", nargs="?", default="", metavar="ROLLOUT")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why; needed to approve, reject, revoke")
+    parser.add_argument(
+        "release", nargs="?", default="", metavar="RELEASE", help="whose manual step to acknowledge"
+    )
+    parser.add_argument(
+        "--reason", default="", metavar="TEXT", help="why; needed by whatever records something"
+    )
     parser.add_argument(
         "--expires", default="", metavar="2h", help="how long an approval holds; else until the deadline"
     )
@@ -49,13 +64,21 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("list takes no rollout" if options.rollout else f"{options.verb} which rollout?")
     if options.rollout and not ROLLOUT_NAME.fullmatch(options.rollout):
         parser.error("that is no rollout's name")
+    if (options.verb == "acknowledge") != bool(options.release):
+        parser.error(
+            f"{options.verb} takes no release"
+            if options.release
+            else "acknowledge the step of which release?"
+        )
     if decides != bool(options.reason.strip()):
         parser.error(f"{options.verb} {'needs' if decides else 'takes no'} --reason")
     if options.expires and options.verb != "approve":
         parser.error("--expires is for approve")
     digest = options.digest.removeprefix("sha256:")
-    if options.digest and (options.verb not in ("approve", "reject") or len(digest) < _LEAST_DIGEST):
-        parser.error(f"--digest is for approve and reject, and has at least {_LEAST_DIGEST} hexes")
+    if options.digest and (options.verb in ("describe", "list", "revoke") or len(digest) < _LEAST_DIGEST):
+        parser.error(
+            f"--digest is for approve, reject and acknowledge, and has at least {_LEAST_DIGEST} hexes"
+        )
     require_api(parser, options)
 
 
@@ -77,13 +100,16 @@ def _decide(api: SignedApi, path: str, options: argparse.Namespace) -> Any:
     if options.verb != "revoke":
         # The digest of what describe shows goes back: should it change meanwhile, nothing is recorded.
         found = api.ask("GET", path)
-        asked, wanted = str(found["digest"] or ""), options.digest.removeprefix("sha256:").lower()
+        held = found["held"] or {}
+        asks = held if options.verb == "acknowledge" else found
+        asked, wanted = str(asks.get("digest") or ""), options.digest.removeprefix("sha256:").lower()
         if not asked.removeprefix("sha256:").startswith(wanted):
             message = (
                 f"What is asked is not {options.digest}. Describe the rollout again. Nothing was recorded."
             )
             raise PipelineError(Reason.Conflict, message)
         wish |= {"digest": asked} if asked else {}
+        wish |= {"release": options.release} if options.release else {}
         if not options.json:
             print("\n".join(shown(line) for line in _described(found)), file=sys.stderr, flush=True)
     return api.ask("POST", f"{path}/decision", json.dumps(wish).encode())
@@ -116,9 +142,19 @@ def _described(found: Mapping[str, Any]) -> list[str]:
         f"changes     {found['summary']}",
     ]
     lines += [f"because     {why}" for why in found["because"]]
+    lines += _held(found["held"])
     lines += [f"mind this   {warning}" for warning in found["warnings"]]
     lines += [f"  {_step(step)}" for step in (report or {}).get("steps", ()) if step["action"] != "Unchanged"]
     return [*lines, *(f"{moment['at']}  {moment['text']}" for moment in found["history"])]
+
+
+def _held(held: Mapping[str, Any] | None) -> list[str]:
+    """The step that waits for a person, with its record's own words."""
+    if held is None:
+        return []
+    lines = [f"waits       step {held['index']}/{held['of']} {held['release']}: {held['message']}"]
+    guidance = Guidance.model_validate_json(json.dumps(held["guidance"])) if held["guidance"] else None
+    return [*lines, *(f"  {line}" for line in guidance_lines(guidance))]
 
 
 def _step(step: Mapping[str, Any]) -> str:

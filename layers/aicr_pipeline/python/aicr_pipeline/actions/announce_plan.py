@@ -7,6 +7,7 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import active_plan, cause_key
 from aicr_pipeline.adapters.runtimes import read_runtime, require_current
+from aicr_pipeline.adapters.statuses import is_drifted
 from aicr_pipeline.decide.resolve_end import PLAN_PAUSED, PLAN_READY, PLAN_UNCHANGED, trigger_of
 from aicr_pipeline.model.step import StepEvent
 
@@ -59,7 +60,7 @@ def _nothing_new(
     if target is None or target["plan"] != digest or target["run"] == run:
         return None
     active = active_plan(ledger)
-    if active.digest == digest and active.is_whole:
+    if active.digest == digest and active.is_whole and not is_drifted(coordination):
         return "the plan is active already"
     if trigger == "schedule" and ledger.get(cause_key(str(target["run"]))) is not None:
         return "the plan had its rollout already"

@@ -3,15 +3,19 @@
 from typing import Any
 
 from aicr_pipeline.adapters.argocd import ArgoCd
-from aicr_pipeline.adapters.cluster import ObjectConflictError
+from aicr_pipeline.adapters.cluster import ObjectConflictError, ObjectMissingError
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_plan
+from aicr_pipeline.adapters.rollouts import load_plan, refuse_over, refuse_revoked
+from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import (
-    carries,
+    application_spec,
     is_ours,
     new_application,
+    spec_digest,
     updated_application,
+    was_asked,
 )
+from aicr_pipeline.decide.approval import check_deadline
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
@@ -23,38 +27,48 @@ _CONFLICTS = 5
 
 
 class OperationInFlightError(TransientError):
-    """Somebody else's operation runs. The state machine tries again every 20 seconds for half an hour."""
+    """Somebody else is at it. The state machine tries again every 20 seconds for half an hour."""
 
 
-def apply_release(step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd) -> dict[str, Any]:
+def apply_release(
+    step: StepEvent, config: ClusterConfig, ledger: Ledger, argocd: ArgoCd, clock: Clock
+) -> dict[str, Any]:
     """Write the release unless this very request was written before; ``Unchanged`` writes nothing.
+
+    The gate was open a moment ago, or days: a redrive begins here, and somebody else's operation may have
+    been waited for. So what ends a rollout is looked at again.
 
     Returns
     -------
     dict
-        ``written``, ``digest`` (the manifest's) and ``requestId`` (null for ``Unchanged``): what
-        "Wait until ready" waits for.
+        ``written``; and what "Wait until ready" waits for: ``digest`` (the manifest's), ``requestId``
+        (null for ``Unchanged``) and ``spec``, the digest of what the Application asks for.
 
     Raises
     ------
     PipelineError
-        ``ForeignObject``; transient while somebody else's operation runs: it is waited for, never
-        overwritten.
+        ``RolloutSuperseded`` for one that is over, ``RolloutRevoked``, ``RolloutExpired``;
+        ``ForeignObject``; transient while somebody else's operation runs or the Application is being
+        deleted: that is waited for, never overwritten.
     """
-    item = dict(step.item or {})
+    item, rollout = dict(step.item or {}), str(step.input["rollout"])
+    refuse_over(ledger, rollout)
+    refuse_revoked(ledger, rollout)
+    check_deadline(str(step.input["deadline"]), clock())
     plan = load_plan(ledger, str(step.input["toPlan"]))
     release = plan.release(str(item["release"]))
     if release is None:
         raise PipelineError(Reason.StepUnknown, f"The plan has no release {item['release']}.")
+    digest, spec = release.chart.manifest_digest, spec_digest(application_spec(release, config))
     if item["action"] == "Unchanged":
-        return {"written": False, "digest": release.chart.manifest_digest, "requestId": None}
-    ours = request_id(str(step.input["rollout"]), int(item["index"]), release.name)
+        return {"written": False, "digest": digest, "requestId": None, "spec": spec}
+    ours = request_id(rollout, int(item["index"]), release.name)
     for _ in range(_CONFLICTS):
         try:
             written = _write(config, argocd, release, plan.desired_state_digest, ours)
-        except ObjectConflictError:
+        except (ObjectConflictError, ObjectMissingError):
             continue  # read again: what the other writer did decides what is left to do
-        return {"written": written, "digest": release.chart.manifest_digest, "requestId": ours}
+        return {"written": written, "digest": digest, "requestId": ours, "spec": spec}
     raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
 
 
@@ -67,9 +81,13 @@ def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan:
         raise PipelineError(
             Reason.ForeignObject, f"Application {release.name} is not the pipeline's; it never adopts."
         )
-    state = (current.get("status") or {}).get("operationState")
-    if carries(current.get("operation"), ours) or carries(state, ours):
+    if current["metadata"].get("deletionTimestamp"):
+        raise OperationInFlightError(
+            Reason.Conflict, f"Application {release.name} is being deleted; waiting until it is gone."
+        )
+    if was_asked(current, ours):
         return False
+    state = (current.get("status") or {}).get("operationState")
     if current.get("operation") or (state or {}).get("phase") in ("Running", "Terminating"):
         raise OperationInFlightError(
             Reason.Conflict,

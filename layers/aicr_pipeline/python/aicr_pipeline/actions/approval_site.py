@@ -114,6 +114,8 @@ class Answer:
     message: str = ""
     view: PageView | None = None
     form: FormView | None = None
+    #: The form of the manual step that waits; it may stand beside the one that revokes.
+    acknowledge: FormView | None = None
     location: str | None = field(default=None, repr=False)
     sign_in: str | None = None
     signed_in_as: str = ""

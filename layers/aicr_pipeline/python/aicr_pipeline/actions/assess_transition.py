@@ -7,7 +7,7 @@ from aicr_pipeline.actions.want_credentials import want_credentials
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import (
     load_plan,
     load_report,
@@ -15,15 +15,17 @@ from aicr_pipeline.adapters.rollouts import (
     refuse_over,
     refuse_revoked,
 )
+from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.clock import Clock
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.approval import check_deadline
-from aicr_pipeline.decide.assess import assess
+from aicr_pipeline.decide.assess import assess, check_blocked
+from aicr_pipeline.decide.gate import check_wish
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Verdict, rollout_key
+from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -31,6 +33,7 @@ def assess_transition(
     step: StepEvent,
     config: ClusterConfig,
     ledger: Ledger,
+    inbox: Inbox,
     argocd: ArgoCd,
     coordination: Coordination,
     bus: Bus,
@@ -47,12 +50,14 @@ def assess_transition(
     ------
     PipelineError
         ``TransitionBlocked``, ``ForeignObject``, ``EngineMissing``, ``PlanUnreadable``,
-        ``RegistryCredentialsUnavailable``.
+        ``RegistryCredentialsUnavailable``, ``Deleting``.
     """
     rollout, now = str(step.input["rollout"]), clock()
     refuse_over(ledger, rollout)
     refuse_revoked(ledger, rollout)
     check_deadline(str(step.input["deadline"]), now)
+    # Before anybody is asked.
+    check_wish(standing_wish(inbox))
     to_plan = load_plan(ledger, str(step.input["toPlan"]))
     from_digest = step.input.get("fromPlan")
     from_plan = load_plan(ledger, str(from_digest)) if from_digest else None
@@ -67,13 +72,7 @@ def assess_transition(
     body = json.dumps(report.wire(), sort_keys=True).encode()
     if not ledger.put_once(rollout_key(rollout, "report"), body):
         report = load_report(ledger, rollout) or report
-    blocked = [found for found in report.steps if found.verdict is Verdict.blocked]
-    if blocked:
-        raise PipelineError(
-            Reason.TransitionBlocked,
-            "; ".join(f"{found.release} from {found.from_version} to {found.to_version}" for found in blocked)
-            + " is blocked by its upgrade record, and an approval does not change that.",
-        )
+    check_blocked(report)
     return {
         "approvalNeeded": report.approval_needed,
         "validation": report.validation,

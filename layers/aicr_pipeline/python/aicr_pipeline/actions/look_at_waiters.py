@@ -9,14 +9,15 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
+from aicr_pipeline.actions.look_at_application import look_at_application
+from aicr_pipeline.actions.look_at_hold import look_at_hold
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import load_request, load_rollout, refuse_revoked, standing_decision
 from aicr_pipeline.clock import Clock, parse_time
-from aicr_pipeline.decide.application import AUTOMATED
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.job_state import (
     JobState,
@@ -26,7 +27,7 @@ from aicr_pipeline.decide.job_state import (
     job_state,
     tries_again,
 )
-from aicr_pipeline.decide.readiness import readiness
+from aicr_pipeline.decide.readiness import Graces
 from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
 from aicr_pipeline.decide.validation import judge
@@ -47,6 +48,8 @@ class World:
     cluster: Callable[[], Cluster]
     argocd: Callable[[], ArgoCd]
     clock: Clock
+    inbox: Callable[[], Inbox]
+    graces: Graces = Graces()  # noqa: RUF009 - frozen
 
 
 def look(waiter: Waiter, world: World) -> Answer | None:
@@ -63,20 +66,13 @@ def look(waiter: Waiter, world: World) -> Answer | None:
 
 
 def _application(waiter: Waiter, world: World) -> Answer | None:
-    wanted, argocd = waiter.wanted, world.argocd()
-    release, step = str(wanted["release"]), str(wanted["step"])
-    application = argocd.application(release)
-    if application is None:
-        return _failed(Reason.RolloutFailed, f"{step}: Application {release} is gone; somebody deleted it.")
-    found = readiness(application, str(wanted["digest"]), wanted["requestId"])
+    wanted, now = waiter.wanted, world.clock()
+    found = look_at_application(waiter, world.argocd(), now, world.graces)
     if found.state == "failed":
-        return _failed(Reason.RolloutFailed, f"{step}: {found.message}")
+        return _failed(found.reason, f"{wanted['step']}: {found.message}")
     if found.state == "waiting":
-        return overdue(waiter, world.clock(), found.message)
-    if wanted["requestId"] is not None:
-        argocd.restore_automated(release, AUTOMATED)
-    status = application["status"]
-    return {"output": {"release": release, "revision": status["sync"]["revision"]}}
+        return overdue(waiter, now, found.message)
+    return {"output": {"release": wanted["release"], "revision": wanted["digest"]}}
 
 
 def _approval(waiter: Waiter, world: World) -> Answer | None:
@@ -94,6 +90,15 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
             f"Plan {target['plan']} is wanted by now, before this rollout was approved.",
         )
     return overdue(waiter, world.clock(), "nobody answered")
+
+
+def _hold(waiter: Waiter, world: World) -> Answer | None:
+    """Nothing but "go and look again": the gate reads everything itself."""
+    wanted, now = waiter.wanted, world.clock()
+    found = look_at_hold(wanted, world.ledger, world.inbox(), world.coordination, now)
+    if found is not None:
+        return overdue(waiter, now, found.message)
+    return {"output": {"release": wanted["release"], "lifted": wanted["reason"]}}
 
 
 def _job(waiter: Waiter, world: World) -> Answer | None:
@@ -218,7 +223,7 @@ def overdue(waiter: Waiter, now: datetime, words: str) -> Answer | None:
     """The answer for a waiter whose deadline has passed, with what was seen last; None before that."""
     if parse_time(waiter.deadline) > now:
         return None
-    if waiter.kind == "application":
+    if waiter.kind in _STEPS:
         return _failed(Reason.RolloutExpired, f"{waiter.wanted['step']}, at the deadline: {words}")
     if waiter.kind == "approval":
         return _outcome(
@@ -240,14 +245,17 @@ def refused(waiter: Waiter, error: PipelineError) -> Answer:
     """The answer for a domain end that a look raised. A release's names its step first, as all do."""
     return (
         _failed(error.reason, f"{waiter.wanted['step']}: {error.message}")
-        if waiter.kind == "application"
+        if waiter.kind in _STEPS
         else _outcome(error.reason, error.message)
     )
 
 
+#: What a step of the Map waits for: its end fails the item, by the reason's name.
+_STEPS = frozenset({"application", "hold"})
 _LOOKS: Mapping[str, Callable[[Waiter, World], Answer | None]] = {
     "application": _application,
     "approval": _approval,
+    "hold": _hold,
     "job": _job,
 }
 #: The containers whose end may be the registry's doing.

@@ -7,10 +7,10 @@ from typing import Any
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
-from aicr_pipeline.adapters.rollouts import load_bypass, load_outcome, load_report, told_key
+from aicr_pipeline.adapters.rollouts import end_of, load_bypass, load_outcome, load_report, told_key
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval_message import subject
-from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, outcome_of, steps_done
+from aicr_pipeline.decide.ending import ROLLOUT_RESULTS, ended_with, steps_done
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, RolloutOutcome, rollout_key
@@ -69,30 +69,14 @@ def record_outcome(
 
 def _outcome(state: Mapping[str, Any], name: str, ledger: Ledger, now: str) -> RolloutOutcome:
     report = load_report(ledger, name)
-    releases = [step.release for step in report.steps] if report else []
-    ended = ended_with(state, ROLLOUT_RESULTS)
+    releases = len(report.steps) if report else 0
+    ended, done = ended_with(state, ROLLOUT_RESULTS), steps_done(state, releases)
     if ended is None:
         disabled = state["assessment"]["validation"] == "Disabled"
-        return RolloutOutcome(
-            rollout=name,
-            outcome=Outcome.Succeeded,
-            reason=Reason.ValidationDisabled if disabled else Reason.RolledOut,
-            message=f"rollout {name}: {len(releases)} releases are ready at their revisions",
-            finished_at=now,
-            installed=tuple(releases),
-            evidence=str(state["evidence"]["key"]),
-        )
-    reason, message = ended
-    done = steps_done(state, len(releases))
-    return RolloutOutcome(
-        rollout=name,
-        outcome=outcome_of(reason),
-        reason=reason,
-        message=message[:4000],
-        finished_at=now,
-        installed=tuple(releases[:done]),
-        not_installed=tuple(releases[done:]),
-    )
+        reason = Reason.ValidationDisabled if disabled else Reason.RolledOut
+        message = f"rollout {name}: {releases} releases are ready at their revisions"
+        return end_of(ledger, name, reason, message, now, releases, str(state["evidence"]["key"]))
+    return end_of(ledger, name, *ended, now, done)
 
 
 def _words(config: ClusterConfig, outcome: RolloutOutcome, bypassed: bool) -> str:
@@ -102,13 +86,15 @@ def _words(config: ClusterConfig, outcome: RolloutOutcome, bypassed: bool) -> st
     if outcome.outcome is Outcome.Succeeded:
         lines += [f"{len(outcome.installed)} releases are ready.", f"Evidence: ledger key {outcome.evidence}"]
     else:
+        not_reached = [name for name in outcome.not_installed if name not in outcome.unfinished]
         lines += [
             # A person's reason or a log may have lines; none of them may pass for one of ours.
             f"{outcome.reason}: {_QUOTED.join(outcome.message.splitlines())}",
             "",
             f"Ready: {', '.join(outcome.installed) or 'none'}",
-            f"Not reached: {', '.join(outcome.not_installed) or 'none'}",
-            "Nothing is rolled back. What to do: docs/runbook.md, then a fresh rollout "
-            "(submit the runtime again).",
+            f"Begun, not seen ready: {', '.join(outcome.unfinished) or 'none'}",
+            f"Not reached: {', '.join(not_reached) or 'none'}",
+            "",
+            f"Nothing is rolled back. What to do: {outcome.what_to_do}",
         ]
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
 """State "Record resolve": every resolve says on the bus how it ended, and people are told what matters."""
 
+import json
 from typing import Any
 
 from aicr_pipeline.adapters.bus import Bus, Notifier
@@ -39,8 +40,10 @@ def record_resolve(
         if is_worth_a_message(end, step.input) and all(ledger.get(mark) is None for mark in marks):
             notifier.send_all(*words(end, cluster))
         # Last: a run that dies before this tells again, rather than nobody.
-        for mark in reversed(marks):
+        for mark in reversed(marks[1:]):
             ledger.put_once(mark, b"{}")
+        # With how it ended, from which the status can be told at any time.
+        ledger.put_once(told, json.dumps({"event": end.event, **end.detail}, sort_keys=True).encode())
     found: dict[str, Any] = {"event": end.event}
     if end.reason is not None:
         found |= {"reason": str(end.reason), "message": str(end.detail["message"])[:MOST_CHARACTERS]}

@@ -20,7 +20,8 @@ def record_stall(
 
     An end of the domain was told to people by its own state, which left a mark in the ledger last: an
     execution without that mark stalled, wherever it stopped. The lock stays with a stalled rollout,
-    since a redrive continues it; the next wish that is submitted takes its place.
+    since a redrive continues it; the next wish that is submitted takes its place, and one that waited for
+    its end does so at once, woken by this event.
     """
     detail = event["detail"]
     name, status = str(detail["name"]), str(detail["status"])
@@ -38,7 +39,8 @@ def record_stall(
     key = f"{folder}/{name}/stalls/{hashlib.sha256(body).hexdigest()[:16]}.json"
     if ledger.get(key) is not None:
         return {"stalled": True}
-    bus.announce(STALLED, {"execution": detail["executionArn"], "status": status})
+    which = {"rollout" if is_rollout else "run": name}
+    bus.announce(STALLED, {"execution": detail["executionArn"], "status": status, **which})
     notifier.send_all(
         f"[aicr {config.cluster.name}] {name} stalled: {status}",
         f"Execution {name} of cluster {config.cluster.name} ended with {status} "

@@ -21,10 +21,17 @@ from aicr_pipeline.actions.approval_site import (
     Site,
     Visit,
 )
-from aicr_pipeline.adapters.approvals import load_records, write_approval, write_decision, write_revocation
+from aicr_pipeline.adapters.approvals import (
+    load_records,
+    write_acknowledgement,
+    write_approval,
+    write_decision,
+    write_revocation,
+)
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.approval import form_nonce, is_form_nonce, was_asked
 from aicr_pipeline.decide.approval_form import (
+    ACKNOWLEDGE_REASONS,
     REVOKE_REASONS,
     Checked,
     Form,
@@ -44,13 +51,14 @@ from aicr_pipeline.decide.approval_page import (
     page_state,
     page_status,
     page_view,
+    waiting_step,
 )
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import short_name
 from aicr_pipeline.decide.people import submitter_among
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
+from aicr_pipeline.model.rollout import Acknowledgement, Decision, Revocation, rollout_key
 
 #: Stands in the nonce of a form that revokes where the digest stands in one that decides.
 _REVOKE = "revoke"
@@ -105,8 +113,8 @@ def _records(rollout: str, site: Site) -> Records:
 
 def _page(visit: Visit, who: Principal, records: Records, site: Site, now: datetime) -> Answer:
     view = _view(visit, who, records, site, now)
-    form = _form_of(view, visit, records, site, now)
-    return Answer(page_status(view.state), str(view.state), view=view, form=form)
+    form, acknowledge = _form_of(view, visit, records, site, now), _acknowledge_form(view, visit, site, now)
+    return Answer(page_status(view.state), str(view.state), view=view, form=form, acknowledge=acknowledge)
 
 
 def _view(visit: Visit, who: Principal, records: Records, site: Site, now: datetime) -> PageView:
@@ -124,6 +132,22 @@ def _form_of(view: PageView, visit: Visit, records: Records, site: Site, now: da
     # It binds no digest: whatever it is that runs, stopping it is what is meant.
     nonce = form_nonce(site.key(), visit.rollout, visit.binding, _REVOKE, now)
     return FormView(nonce, "", common_reasons=REVOKE_REASONS, asks_short_name=visit.asks_short_name)
+
+
+def _acknowledge_form(view: PageView, visit: Visit, site: Site, now: datetime) -> FormView | None:
+    """Of the one step that waits for it; it binds release and request."""
+    held = view.held
+    if held is None or held.digest is None:
+        return None
+    bound = _acknowledged(held.release, held.digest)
+    nonce = form_nonce(site.key(), visit.rollout, visit.binding, bound, now)
+    return FormView(
+        nonce, held.digest, common_reasons=ACKNOWLEDGE_REASONS, asks_short_name=visit.asks_short_name
+    )
+
+
+def _acknowledged(release: str, digest: str) -> str:
+    return f"acknowledge {release} {digest}"
 
 
 def _fresh_form(visit: Visit, records: Records, site: Site, now: datetime) -> FormView:
@@ -186,11 +210,15 @@ def _decide(visit: Visit, who: Principal, records: Records, form: Form, site: Si
     word = decision_word(form)
     key, names = site.key(), (visit.rollout, visit.binding)
     bound = _REVOKE if word == "Revoked" else form.digest
+    if word == "Acknowledged":
+        bound = _acknowledged(form.release, form.digest)
     if not is_nonce_shaped(form.nonce) or not is_form_nonce(key, *names, bound, form.nonce, now):
         alert = "This form was open for more than an hour, or is not ours. Look again, and send it once more."
         return _again(visit, who, records, site, now, 403, "nonce", form, alert=alert)
     if word == "Revoked":
         return _revoke(visit, who, records, form, site, now)
+    if word == "Acknowledged":
+        return _acknowledge(visit, who, records, form, site, now)
     if records.request is not None and form.digest != records.request.digest:
         alert = "What is asked changed since this page was opened. Look again before you decide."
         return _again(visit, who, records, site, now, 409, "digest", form, alert=alert)
@@ -225,10 +253,43 @@ def _again(
 ) -> Answer:
     """The page with the form as it was typed; without it when nothing can be decided any more."""
     view = _view(visit, who, records, site, now)
-    form = _form_of(view, visit, records, site, now)
-    if form is not None:
+    form, acknowledge = _form_of(view, visit, records, site, now), _acknowledge_form(view, visit, site, now)
+    if acknowledge is not None and typed.decision == "Acknowledged":
+        acknowledge = replace(acknowledge, typed=typed, errors=errors or {}, alert=alert)
+    elif form is not None:
         form = replace(form, typed=typed, errors=errors or {}, alert=alert)
-    return Answer(status, f"refused-{name}", view=view, form=form)
+    return Answer(status, f"refused-{name}", view=view, form=form, acknowledge=acknowledge)
+
+
+def _acknowledge(
+    visit: Visit, who: Principal, records: Records, form: Form, site: Site, now: datetime
+) -> Answer:
+    """Record that the work of a manual step was done; the gate reads it. Repeating it changes nothing."""
+    held = waiting_step(records, page_state(records, who.name, now))
+    if held is None or held.digest is None or held.release != form.release:
+        if any(
+            (one.release, one.request_digest) == (form.release, form.digest) for one in records.acknowledged
+        ):
+            return _to_page(visit)
+        alert = "No step of this rollout waits for that. Nothing was recorded."
+        return _again(visit, who, records, site, now, 409, "not-waiting", form, alert=alert)
+    if held.digest != form.digest:
+        alert = "What is asked changed since this page was opened. Look again before you acknowledge."
+        return _again(visit, who, records, site, now, 409, "digest", form, alert=alert)
+    checked = check_fields(form, _short_name(visit), records.rollout.deadline, now)
+    if checked.errors:
+        return _again(visit, who, records, site, now, 422, "fields", form, errors=checked.errors)
+    mine = Acknowledgement(
+        rollout=visit.rollout, release=held.release, request_digest=held.digest, by=who.name,
+        identity=who.identity, issuer=who.issuer, reason=checked.reason, at=rfc3339(now),
+        principal=who.subject,
+    )  # fmt: skip
+    try:
+        write_acknowledgement(site.ledger, mine)
+    except TransientError:
+        alert = "Somebody else is at it at this moment. Nothing of yours was recorded yet: send it again."
+        return _again(visit, who, records, site, now, 503, "busy", form, alert=alert)
+    return replace(_to_page(visit), name="recorded-acknowledged")
 
 
 def _revoke(visit: Visit, who: Principal, records: Records, form: Form, site: Site, now: datetime) -> Answer:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from aicr_pipeline.adapters.approvals import load_records, write_approval, write_decision, write_revocation
+from aicr_pipeline.adapters.approvals import (
+    load_records,
+    write_acknowledgement,
+    write_approval,
+    write_decision,
+    write_revocation,
+)
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import (
     load_outcome,
@@ -24,7 +30,14 @@ from aicr_pipeline.adapters.submissions import submit
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval import was_asked
 from aicr_pipeline.decide.approval_form import MOST_BODY_BYTES, Checked, Form, check_fields
-from aicr_pipeline.decide.approval_page import STOPPABLE, PageState, Records, page_state, page_view
+from aicr_pipeline.decide.approval_page import (
+    STOPPABLE,
+    PageState,
+    Records,
+    page_state,
+    page_view,
+    waiting_step,
+)
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import execution_name, short_name
 from aicr_pipeline.decide.people import UNKNOWN, approver_of, four_eyes_missing, may_approve, principal
@@ -34,7 +47,7 @@ from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.operators import DecisionRequest
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
+from aicr_pipeline.model.rollout import Acknowledgement, Decision, Revocation, rollout_key
 from aicr_pipeline.model.runtime import parse_runtime
 
 #: Of a list; the newest come first, and what waits is new.
@@ -124,6 +137,8 @@ def decide(caller: Caller, rollout: str, body: bytes, desk: Desk) -> Reply:
         if wish.decision == "Revoked":
             return _revoke(wish, approver, who, records, desk)
         _check_asked(approver, records)
+        if wish.decision == "Acknowledged":
+            return _acknowledge(wish, approver, who, records, desk)
         return _answer(wish, approver, who, records, desk)
     except _RefusedError as refused:
         return refused.reply
@@ -275,6 +290,36 @@ def _revoke(wish: DecisionRequest, approver: Approver, who: str, records: Record
     return _recorded(wish, approver, who, records, desk)
 
 
+def _acknowledge(wish: DecisionRequest, approver: Approver, who: str, records: Records, desk: Desk) -> Reply:
+    """That the work of a manual step was done. Who says it again is told that it stands."""
+    now, name = desk.clock(), records.rollout.name
+    held = waiting_step(records, page_state(records, approver.name, now))
+    if held is None or held.digest is None or held.release != wish.release:
+        if any(
+            (one.release, one.request_digest) == (wish.release, wish.digest) for one in records.acknowledged
+        ):
+            state = str(page_state(records, approver.name, now))
+            return Reply(200, {"status": "recorded", "state": state}, "recorded-again")
+        message = f"No step of rollout {name} waits for that of {wish.release}. Nothing was recorded."
+        raise _RefusedError(409, Reason.Conflict, message)
+    if wish.digest != held.digest:
+        message = "What is asked is not what you looked at. Describe it again. Nothing was recorded."
+        raise _RefusedError(409, Reason.Conflict, message)
+    made = Acknowledgement(
+        rollout=name,
+        release=held.release,
+        request_digest=held.digest,
+        by=approver.name,
+        identity=IDENTITY,
+        issuer=_issuer(who),
+        reason=_checked(wish, records, now).reason,
+        at=rfc3339(now),
+        principal=who,
+    )
+    write_acknowledgement(desk.ledger, made)
+    return _recorded(wish, approver, who, _records(name, desk), desk)
+
+
 def _settled(
     wish: DecisionRequest, approver: Approver, records: Records, desk: Desk, state: PageState
 ) -> Reply:
@@ -359,6 +404,7 @@ def _description(records: Records, who: str, approver: Approver | None, desk: De
         "warnings": list(view.warnings),
         "history": [{"at": moment.at, "text": moment.text} for moment in view.history],
         "remaining": view.remaining,
+        "held": view.held.wire() if view.held else None,
         "needed": view.needed,
         "approvedBy": list(view.approved_by),
         "fourEyes": {"enforced": not missing, "because": missing or None},

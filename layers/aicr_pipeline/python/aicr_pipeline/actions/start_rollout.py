@@ -1,12 +1,13 @@
-"""A plan is ready, or a rollout ended: start the rollout that the target asks for, if any."""
+"""A plan is ready, or a rollout ended or stalled: start the rollout that the target asks for, if any."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
+from aicr_pipeline.actions.record_stall import STALLED
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
 from aicr_pipeline.adapters.ledger import Ledger
@@ -14,6 +15,7 @@ from aicr_pipeline.adapters.rollouts import (
     ActivePlan,
     active_plan,
     cause_key,
+    end_of,
     is_over,
     load_outcome,
     load_revocation,
@@ -21,6 +23,7 @@ from aicr_pipeline.adapters.rollouts import (
     next_number,
     standing_decision,
 )
+from aicr_pipeline.adapters.statuses import is_drifted
 from aicr_pipeline.adapters.submissions import submitter_of
 from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
 from aicr_pipeline.decide.names import execution_name
@@ -28,7 +31,7 @@ from aicr_pipeline.decide.people import submitter_among
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Outcome, Rollout, RolloutOutcome, rollout_key
+from aicr_pipeline.model.rollout import Outcome, Rollout, rollout_key
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def start_rollout(
     one comes back here. What caused a rollout is written once, so an event that comes twice starts
     one.
     """
+    if event.get("detail-type") == STALLED and "replay-name" not in event:
+        _free_if_over(ledger, coordination, executions)
     target = coordination.fact(TARGET)
     detail = event["detail"]
     if "replay-name" in event or target is None:
@@ -63,7 +68,9 @@ def start_rollout(
         return {"started": False, "because": "another plan is the target now"}
     if detail.get("toPlan") == plan:
         return {"started": False, "because": "the rollout that ended was for this plan"}
-    active = active_plan(ledger)
+    if event.get("detail-type") == STALLED and not _leaves_room(detail, ledger, plan):
+        return {"started": False, "because": "what stalled may be redriven, and nothing newer is wanted"}
+    active = _active(ledger, coordination, plan)
     if active.digest == plan and active.is_whole:
         return {"started": False, "because": "the plan is active already"}
     now = clock()
@@ -79,7 +86,8 @@ def start_rollout(
         coordination.drop_lock(holder)
         if coordination.take_lock(name) != name:
             return {"started": False, "because": "another rollout took the lock"}
-    active = active_plan(ledger)  # again: a rollout that was superseded just now may have written releases
+    # Again: a rollout that was superseded just now may have written releases.
+    active = _active(ledger, coordination, plan)
     number = int(name.rpartition("-")[2])
     submitter = submitter_of(ledger, str(target["runtimeVersion"]))
     approved = _approved(ledger, execution_name(config.cluster.name, plan, number - 1), active, now)
@@ -111,6 +119,12 @@ def start_rollout(
     return {"started": executions.start(name, state), "execution": name}
 
 
+def _active(ledger: Ledger, coordination: Coordination, plan: str) -> ActivePlan:
+    """The active plan. Wanted once more while the cluster differs from it, it is applied whole again."""
+    active = active_plan(ledger)
+    return replace(active, is_whole=False) if active.digest == plan and is_drifted(coordination) else active
+
+
 def _approved(ledger: Ledger, name: str, active: ActivePlan, now: datetime) -> _Approved | None:
     """The approval of the rollout before, when the same transition starts from the same place.
 
@@ -137,13 +151,42 @@ def _approved(ledger: Ledger, name: str, active: ActivePlan, now: datetime) -> _
 
 
 def _fresh_name(ledger: Ledger, executions: Executions, cluster: str, plan: str, now: str) -> str:
-    """The name of the next rollout to a plan. One that stalled on the way there makes room for it."""
+    """The name of the next rollout to a plan. One that stalled on the way there makes room for it.
+
+    So does one whose time is over and whose execution is not to be found: Step Functions forgets an
+    execution after 90 days, and one that was never started would only expire.
+    """
     number = next_number(ledger, cluster, plan)
     name = execution_name(cluster, plan, number)
-    if executions.state(name) != "ended":
+    state = executions.state(name)
+    if state == "running" or (state == "absent" and not _is_overdue(ledger, name, now)):
         return name
     _supersede(ledger, name, plan, now)
     return execution_name(cluster, plan, number + 1)
+
+
+def _free_if_over(ledger: Ledger, coordination: Coordination, executions: Executions) -> None:
+    """Free the lock of a rollout that stalled after its outcome was written: nobody else may come soon."""
+    holder = coordination.lock_holder()
+    if holder is not None and is_over(ledger, holder) and executions.state(holder) == "ended":
+        coordination.drop_lock(holder)
+
+
+def _is_overdue(ledger: Ledger, name: str, now: str) -> bool:
+    if ledger.get(rollout_key(name, "rollout")) is None:
+        return False
+    return parse_time(load_rollout(ledger, name).deadline) <= parse_time(now)
+
+
+def _leaves_room(detail: Mapping[str, Any], ledger: Ledger, plan: str) -> bool:
+    """Whether the execution that stalled is a rollout to another plan than the one that is wanted by now.
+
+    That plan waited for its end, which never came. On the way to the plan itself a redrive continues.
+    """
+    name = detail.get("rollout")
+    if not name or ledger.get(rollout_key(str(name), "rollout")) is None:
+        return False
+    return load_rollout(ledger, str(name)).to_plan != plan
 
 
 def _supersede(ledger: Ledger, holder: str, plan: str, now: str) -> None:
@@ -151,13 +194,8 @@ def _supersede(ledger: Ledger, holder: str, plan: str, now: str) -> None:
 
     A redrive of it meets a closed gate.
     """
-    outcome = RolloutOutcome(
-        rollout=holder,
-        outcome=Outcome.Superseded,
-        reason=Reason.RolloutSuperseded,
-        message=f"rollout {holder} had stalled, and plan {plan} is wanted by now",
-        finished_at=now,
-    )
+    message = f"rollout {holder} had stalled, and plan {plan} is wanted by now"
+    outcome = end_of(ledger, holder, Reason.RolloutSuperseded, message, now)
     ledger.put_once(rollout_key(holder, "outcome"), json.dumps(outcome.wire(), sort_keys=True).encode())
 
 

@@ -12,9 +12,12 @@ def wait_until_ready(step: StepEvent, waits: Waits) -> dict[str, Any]:
     item, applied = dict(step.item or {}), step.input["application"]
     wanted = {
         "rollout": step.input["rollout"],
+        "index": item["index"],
         "release": item["release"],
         "step": step_words(item),
         "digest": applied["digest"],
         "requestId": applied["requestId"],
+        # What the Application asks for, so that a change of somebody else's during the step is seen.
+        "spec": applied.get("spec"),
     }
     return waits.register(step, "application", wanted, str(step.input["deadline"]))

@@ -9,6 +9,8 @@ from datetime import datetime
 from aicr_pipeline.adapters.ledger import Ledger, ListedLedger
 from aicr_pipeline.adapters.rollouts import (
     last_step,
+    load_acknowledgement,
+    load_hold,
     load_outcome,
     load_plan,
     load_report,
@@ -25,7 +27,13 @@ from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.approvers import Approvals
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, Revocation, rollout_key
+from aicr_pipeline.model.rollout import (
+    Acknowledgement,
+    Decision,
+    Revocation,
+    acknowledgement_key,
+    rollout_key,
+)
 
 #: Between two tries when S3 refuses two writers that collide.
 COLLISION_SECONDS = 0.2
@@ -73,7 +81,9 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     ledger = ListedLedger(ledger, f"rollouts/{rollout}/")
     report, request = load_report(ledger, rollout), load_request(ledger, rollout)
     needed = max(request.min_approvals if request else 1, approvals.min_approvals)
-    found = load_rollout(ledger, rollout)
+    found, step = load_rollout(ledger, rollout), last_step(ledger, rollout)
+    manual = [one.release for one in report.steps if one.must_be_acknowledged] if report else []
+    given = (load_acknowledgement(ledger, rollout, release) for release in manual)
     return Records(
         rollout=found,
         report=report,
@@ -81,7 +91,9 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
         decision=standing_decision(ledger, found),
         revocation=load_revocation(ledger, rollout),
         outcome=load_outcome(ledger, rollout),
-        step=last_step(ledger, rollout),
+        step=step,
+        hold=load_hold(ledger, rollout, step.index if step else 0),
+        acknowledged=tuple(one for one in given if one is not None),
         needed=needed,
         approvals=_counted(ledger, rollout, approvals) if needed > 1 else (),
         from_plan=load_plan(ledger, report.from_plan) if report and report.from_plan else None,
@@ -109,6 +121,17 @@ def write_revocation(ledger: Ledger, revocation: Revocation) -> bool:
         ``Conflict`` while other writers are still at it.
     """
     return _put(ledger, rollout_key(revocation.rollout, "revocation"), revocation)
+
+
+def write_acknowledgement(ledger: Ledger, mine: Acknowledgement) -> bool:
+    """Write the acknowledgement; False when one stands already, which is then the truth.
+
+    Raises
+    ------
+    TransientError
+        ``Conflict`` while other writers are still at it.
+    """
+    return _put(ledger, acknowledgement_key(mine.rollout, mine.release), mine)
 
 
 def write_approval(ledger: Ledger, mine: Decision, needed: int, approvals: Approvals, now: datetime) -> bool:
@@ -140,7 +163,7 @@ def write_approval(ledger: Ledger, mine: Decision, needed: int, approvals: Appro
     return write_decision(ledger, whole_decision(counted))
 
 
-def _put(ledger: Ledger, key: str, record: Decision | Revocation) -> bool:
+def _put(ledger: Ledger, key: str, record: Decision | Revocation | Acknowledgement) -> bool:
     body = json.dumps(record.wire(), sort_keys=True).encode()
     try:
         return ledger.put_once(key, body)

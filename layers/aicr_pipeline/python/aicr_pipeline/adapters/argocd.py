@@ -1,6 +1,6 @@
 """Argo CD's objects in the cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from aicr_pipeline.adapters.cluster import Cluster, Json, ObjectMissingError
@@ -28,6 +28,14 @@ class ArgoCd:
         """All Applications of the namespace, page by page."""
         return self._cluster.list(f"{self._base}/applications")
 
+    def listed(self, names: Collection[str]) -> "ArgoCd":
+        """The same, with these Applications read in one list instead of a request for each.
+
+        One that the list does not have is asked for all the same: that it is gone ends a rollout.
+        """
+        found = {name: body for body in self.applications() if (name := body["metadata"]["name"]) in names}
+        return _Listed(self._cluster, self._engine, found)
+
     def create_application(self, body: Mapping[str, Any]) -> Json:
         """Raises ObjectConflictError when it exists."""
         return self._cluster.create(f"{self._base}/applications", body)
@@ -36,11 +44,13 @@ class ArgoCd:
         """Raises ObjectConflictError when the resourceVersion is not current."""
         return self._cluster.replace(f"{self._base}/applications/{body['metadata']['name']}", body)
 
-    def restore_automated(self, name: str, automated: Mapping[str, Any]) -> None:
-        """Give self-heal back to a release that is ready."""
-        self._cluster.merge(
-            f"{self._base}/applications/{name}", {"spec": {"syncPolicy": {"automated": dict(automated)}}}
-        )
+    def change_application(self, name: str, patch: Mapping[str, Any]) -> Json:
+        """Merge a patch into an Application: a refresh, or self-heal for a release that is ready.
+
+        Raises ObjectConflictError when the patch names a resourceVersion that is not current, and
+        ObjectMissingError when it is gone.
+        """
+        return self._cluster.merge(f"{self._base}/applications/{name}", patch)
 
     def project(self) -> Json | None:
         """The AppProject, or None."""
@@ -52,7 +62,12 @@ class ArgoCd:
         return self._cluster.get(path) is not None
 
     def controllers(self) -> Iterator[Json]:
-        """The application controller: a StatefulSet, or a Deployment where it shards dynamically."""
+        """The application controller: a StatefulSet, or a Deployment where it shards dynamically.
+
+        None where AWS runs it, out of sight.
+        """
+        if self._engine.kind == "eks-capability":
+            return
         for plural in ("statefulsets", "deployments"):
             yield from self._cluster.list(
                 f"/apis/apps/v1/namespaces/{self._engine.namespace}/{plural}", labelSelector=_CONTROLLER
@@ -74,3 +89,15 @@ class ArgoCd:
                 Reason.RegistryCredentialsUnavailable,
                 f"Argo CD's Secret {name} is not in namespace {namespace}; apply the cluster manifests.",
             ) from None
+
+
+class _Listed(ArgoCd):
+    """Argo CD with some Applications already read."""
+
+    def __init__(self, cluster: Cluster, engine: Engine, found: dict[str, Json]) -> None:
+        super().__init__(cluster, engine)
+        self._found = found
+
+    def application(self, name: str) -> Json | None:
+        # Once: whoever asks again knows that it was written since.
+        return self._found.pop(name, None) or super().application(name)

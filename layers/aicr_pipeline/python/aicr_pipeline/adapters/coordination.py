@@ -113,7 +113,11 @@ class Coordination:
     # The sweeper's lease
 
     def take_lease(self, holder: str, now: datetime, seconds: float) -> bool:
-        """Take or renew the lease; False while somebody else holds it."""
+        """Take the lease; False while somebody else works under it.
+
+        From one that is asleep between two looks it is taken at once: whoever comes has a reason to look
+        now. The sleeper finds it gone (``wake_lease``) and ends.
+        """
         return self._conditionally(
             "put_item",
             Item=_key("LEASE", "sweep")
@@ -122,31 +126,89 @@ class Coordination:
                 "until": {"S": rfc3339(now + timedelta(seconds=seconds))},
                 "expiresAt": {"N": str(int((now + timedelta(days=1)).timestamp()))},
             },
-            ConditionExpression="attribute_not_exists(sk) OR #until < :now OR holder = :holder",
+            ConditionExpression=(
+                "attribute_not_exists(sk) OR #until < :now OR holder = :holder OR attribute_exists(asleep)"
+            ),
             ExpressionAttributeNames={"#until": "until"},
             ExpressionAttributeValues={":now": {"S": rfc3339(now)}, ":holder": {"S": holder}},
         )
 
-    def drop_lease(self, holder: str) -> None:
-        """Give the lease back, if it is still ours."""
-        self._conditionally(
+    def nudge_lease(self) -> bool:
+        """Ask the one that works for another look; False when nobody works: then the lease may be taken."""
+        return self._conditionally(
+            "update_item",
+            Key=_key("LEASE", "sweep"),
+            UpdateExpression="SET nudged = :true",
+            ConditionExpression="attribute_exists(sk) AND attribute_not_exists(asleep)",
+            ExpressionAttributeValues={":true": {"BOOL": True}},
+        )
+
+    def renew_lease(self, holder: str, now: datetime, seconds: float) -> bool:
+        """Hold it for longer while working; False when it is somebody else's by now."""
+        return self._update_lease(holder, now, seconds, "SET #until = :until", "holder = :holder")
+
+    def rest_lease(self, holder: str, now: datetime, seconds: float) -> bool:
+        """Say that we sleep. False when we were nudged meanwhile (look again), or lost the lease."""
+        return self._update_lease(
+            holder,
+            now,
+            seconds,
+            "SET #until = :until, asleep = :true",
+            "holder = :holder AND attribute_not_exists(nudged)",
+            {":true": {"BOOL": True}},
+        )
+
+    def wake_lease(self, holder: str, now: datetime, seconds: float) -> bool:
+        """Begin another look, which answers all nudges so far; False when the lease is somebody else's."""
+        change = "SET #until = :until REMOVE asleep, nudged"
+        return self._update_lease(holder, now, seconds, change, "holder = :holder")
+
+    def drop_lease(self, holder: str) -> bool:
+        """Give the lease back. False when we were nudged meanwhile (look again), or lost it."""
+        return self._conditionally(
             "delete_item",
             Key=_key("LEASE", "sweep"),
-            ConditionExpression="holder = :holder",
+            ConditionExpression="holder = :holder AND attribute_not_exists(nudged)",
             ExpressionAttributeValues={":holder": {"S": holder}},
+        )
+
+    def _update_lease(
+        self,
+        holder: str,
+        now: datetime,
+        seconds: float,
+        change: str,
+        condition: str,
+        values: Mapping[str, Any] | None = None,
+    ) -> bool:
+        return self._conditionally(
+            "update_item",
+            Key=_key("LEASE", "sweep"),
+            UpdateExpression=change,
+            ConditionExpression=condition,
+            ExpressionAttributeNames={"#until": "until"},
+            ExpressionAttributeValues={
+                ":holder": {"S": holder},
+                ":until": {"S": rfc3339(now + timedelta(seconds=seconds))},
+                **(values or {}),
+            },
         )
 
     # The one active rollout
 
     def take_lock(self, rollout: str) -> str:
         """Take the rollout lock; returns the rollout that holds it, which may be another. It has no TTL."""
-        taken = self._conditionally(
-            "put_item",
-            Item=_key("LOCK", "rollout") | {"holder": {"S": rollout}},
-            ConditionExpression="attribute_not_exists(sk) OR holder = :holder",
-            ExpressionAttributeValues={":holder": {"S": rollout}},
-        )
-        return rollout if taken else (self.lock_holder() or rollout)
+        holder = None
+        while holder is None:
+            if self._conditionally(
+                "put_item",
+                Item=_key("LOCK", "rollout") | {"holder": {"S": rollout}},
+                ConditionExpression="attribute_not_exists(sk) OR holder = :holder",
+                ExpressionAttributeValues={":holder": {"S": rollout}},
+            ):
+                return rollout
+            holder = self.lock_holder()  # None: it was freed just now
+        return holder
 
     def lock_holder(self) -> str | None:
         """The active rollout, if any."""
@@ -168,6 +230,24 @@ class Coordination:
         """Replace a fact."""
         self._db.put_item(
             TableName=self._table, Item=_key("FACT", name) | {"value": {"S": json.dumps(value)}}
+        )
+
+    def change_fact(self, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
+        """Replace a fact that is still ``before`` (None: absent); False when somebody else changed it."""
+        condition = "attribute_not_exists(sk)" if before is None else "#value = :before"
+        more = (
+            {}
+            if before is None
+            else {
+                "ExpressionAttributeNames": {"#value": "value"},
+                "ExpressionAttributeValues": {":before": {"S": json.dumps(before)}},
+            }
+        )
+        return self._conditionally(
+            "put_item",
+            Item=_key("FACT", name) | {"value": {"S": json.dumps(after)}},
+            ConditionExpression=condition,
+            **more,
         )
 
     def fact(self, name: str) -> dict[str, Any] | None:

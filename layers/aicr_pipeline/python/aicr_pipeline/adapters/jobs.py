@@ -7,6 +7,7 @@ from typing import Any
 from aicr_pipeline.adapters.cluster import Cluster, Json, ObjectConflictError, UnexpectedAnswerError
 from aicr_pipeline.decide.aicr_job import RUN_LABEL
 from aicr_pipeline.decide.job_state import has_failed
+from aicr_pipeline.decide.names import run_label
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -92,6 +93,16 @@ def earlier(cluster: Cluster, namespace: str, name: str) -> Iterable[Json]:
 def job(cluster: Cluster, namespace: str, name: str) -> Json | None:
     """A Job, or None when it is gone."""
     return cluster.get(f"{_jobs(namespace)}/{name}")
+
+
+def newest_of(cluster: Cluster, namespace: str, run: str, purpose: str) -> str | None:
+    """Name of the newest attempt's Job of a run, None when it has none."""
+    selector = f"{RUN_LABEL}={run_label(run)}"
+    names = [
+        str(found["metadata"]["name"]) for found in cluster.list(_jobs(namespace), labelSelector=selector)
+    ]
+    attempts = [name for name in names if name.rpartition("-")[0].endswith(f"-{purpose}")]
+    return max(attempts, key=lambda name: int(name.rpartition("-")[2]), default=None)
 
 
 def put_owned(cluster: Cluster, body: Mapping[str, Any], plural: str) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.decide.bundle import Bundle, BundledRelease
+from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.plan import PlannedChart, UpstreamSource
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.upgrades import ComponentRecord
 
 
 class Resolves:
@@ -38,6 +41,7 @@ class Resolves:
             "contentDigest": bundle.content_digest,
             "info": bundle.info,
             "releases": [_wire(release) for release in bundle.releases],
+            "upgrades": [record.wire() for record in bundle.upgrades],
         }
         self._ledger.put_same(f"{self._base}/recipe.yaml", recipe, "application/yaml")
         self._ledger.put_same(f"{self._base}/content.sha256", content, "text/plain")
@@ -54,6 +58,7 @@ class Resolves:
             content_digest=data["contentDigest"],
             info=data["info"],
             releases=tuple(_read(release) for release in data["releases"]),
+            upgrades=tuple(_record(record) for record in data.get("upgrades", [])),
         ), data["bundleDigest"]
 
     def put_chart(self, release: str, chart: PlannedChart) -> None:
@@ -76,6 +81,10 @@ def _wire(release: BundledRelease) -> dict[str, Any]:
         "values": release.values,
         "files": {name: base64.b64encode(data).decode() for name, data in release.files.items()},
     }
+
+
+def _record(data: dict[str, Any]) -> ComponentRecord:
+    return parse(ComponentRecord, data, Reason.PlanUnreadable, "an upgrade record that the resolve kept")
 
 
 def _read(data: dict[str, Any]) -> BundledRelease:

@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
+from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval import check_revocation, is_covered
+from aicr_pipeline.decide.ending import outcome_of, progress_of, what_to_do
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
@@ -14,6 +16,7 @@ from aicr_pipeline.model.base import DocumentT, parse
 from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
+    Acknowledgement,
     ApprovalRequest,
     Decision,
     Outcome,
@@ -21,6 +24,7 @@ from aicr_pipeline.model.rollout import (
     Revocation,
     Rollout,
     RolloutOutcome,
+    StepHeld,
     StepStarted,
     rollout_key,
 )
@@ -91,6 +95,19 @@ def load_bypass(ledger: LedgerReader, name: str) -> Decision | None:
     return _load(ledger, name, "bypass", Decision)
 
 
+def load_acknowledgement(ledger: LedgerReader, name: str, release: str) -> Acknowledgement | None:
+    """What somebody said before a ``manual`` step, once somebody did."""
+    return _load(ledger, name, f"acknowledgements/{release}", Acknowledgement)
+
+
+def load_hold(ledger: LedgerReader, name: str, started: int) -> StepHeld | None:
+    """Why the rollout waits for a person: the last hold of a step after ``started``, the last that began."""
+    keys = sorted(key for key, _ in ledger.keys(f"rollouts/{name}/holds/"))
+    held = (_load(ledger, name, f"holds/{key.rpartition('/')[2][:-5]}", StepHeld) for key in keys)
+    standing = [hold for hold in held if hold is not None and hold.index > started]
+    return max(standing, key=lambda hold: parse_time(hold.at), default=None)
+
+
 def last_step(ledger: LedgerReader, name: str) -> StepStarted | None:
     """The last step that the gate let through, if any."""
     keys = sorted(key for key, _ in ledger.keys(f"rollouts/{name}/steps/"))
@@ -100,6 +117,44 @@ def last_step(ledger: LedgerReader, name: str) -> StepStarted | None:
 def load_outcome(ledger: LedgerReader, name: str) -> RolloutOutcome | None:
     """The outcome, once it is over."""
     return _load(ledger, name, "outcome", RolloutOutcome)
+
+
+def end_of(
+    ledger: LedgerReader,
+    name: str,
+    reason: Reason,
+    message: str,
+    now: str,
+    done: int = 0,
+    evidence: str | None = None,
+) -> RolloutOutcome:
+    """The outcome of a rollout, as it is to be written: what is installed is what its steps' records say.
+
+    Parameters
+    ----------
+    done:
+        So many first steps became ready by the state machine's account.
+    """
+    report, outcome = load_report(ledger, name), outcome_of(reason)
+    steps = report.steps if report else ()
+    progress = progress_of(steps, _indices(ledger, name, "steps"), _indices(ledger, name, "ready"), done)
+    return RolloutOutcome(
+        rollout=name,
+        outcome=outcome,
+        reason=reason,
+        message=message[:4000],
+        finished_at=now,
+        installed=progress.installed,
+        not_installed=progress.not_installed,
+        unfinished=progress.unfinished,
+        what_to_do=what_to_do(outcome, reason),
+        evidence=evidence,
+    )
+
+
+def _indices(ledger: LedgerReader, name: str, folder: str) -> set[int]:
+    """Of the steps that have a record in a folder of their rollout."""
+    return {int(key.rpartition("/")[2][:-5]) for key, _ in ledger.keys(f"rollouts/{name}/{folder}/")}
 
 
 def told_key(folder: str, name: str) -> str:
@@ -128,11 +183,13 @@ class ActivePlan:
     """The plan of the newest rollout that succeeded; None before the first.
 
     ``is_whole`` is False when a later rollout may have written releases and then ended badly: what
-    runs is then between two plans.
+    runs is then between two plans. So it is when one ended because the cluster was not what the plan has.
     """
 
     digest: str | None
     is_whole: bool
+    #: Of that rollout.
+    outcome: RolloutOutcome | None = None
 
 
 def refuse_over(ledger: Ledger, name: str) -> None:
@@ -161,18 +218,18 @@ def active_plan(ledger: LedgerReader) -> ActivePlan:
         if outcome is None:
             continue
         if outcome.outcome is Outcome.Succeeded:
-            return ActivePlan(load_rollout(ledger, outcome.rollout).to_plan, is_whole)
-        is_whole = is_whole and not _may_have_written(ledger, outcome)
+            return ActivePlan(load_rollout(ledger, outcome.rollout).to_plan, is_whole, outcome)
+        is_whole = is_whole and outcome.reason not in _DRIFTED and not _may_have_written(ledger, outcome)
     return ActivePlan(None, is_whole)
 
 
+#: Ends that say so: without this a fresh rollout would start from the same, and end the same.
+_DRIFTED = (Reason.InventoryDrift, Reason.MovedReleaseMissing)
+
+
 def _may_have_written(ledger: LedgerReader, outcome: RolloutOutcome) -> bool:
-    """Whether the rollout got past its approval."""
-    report = load_report(ledger, outcome.rollout)
-    if report is None:
-        return False
-    decision = standing_decision(ledger, load_rollout(ledger, outcome.rollout))
-    return not report.approval_needed or (decision is not None and decision.decision == "Approved")
+    """Whether the gate let any step through: its record is written before the release is."""
+    return any(True for _ in ledger.keys(f"rollouts/{outcome.rollout}/steps/"))
 
 
 def next_number(ledger: Ledger, cluster: str, plan: str) -> int:

@@ -2,9 +2,10 @@
 
 from aicr_pipeline.adapters.ledger import Inbox
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model import yaml
 from aicr_pipeline.model.config import Aicr
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.runtime import RUNTIME_KEY, ClusterRuntime, parse_runtime
+from aicr_pipeline.model.runtime import RUNTIME_KEY, ClusterRuntime, Wish, parse_runtime
 
 MOST_BYTES = 256 << 10
 
@@ -49,6 +50,24 @@ def read_runtime_text(inbox: Inbox, version: str) -> bytes:
             Reason.ContentTooLarge, f"{RUNTIME_KEY} has {found.size} bytes; a runtime may have {MOST_BYTES}."
         )
     return found.body
+
+
+def standing_wish(inbox: Inbox) -> Wish:
+    """What the current runtime says to a rollout that runs: that it was deleted, or is paused.
+
+    A runtime with a mistake elsewhere pauses all the same: its resolve names the mistake, and to stop harms
+    nothing. One that cannot be read says nothing.
+    """
+    version = inbox.current_version(RUNTIME_KEY)
+    found = None if version is None else inbox.read(RUNTIME_KEY, version, MOST_BYTES)
+    if found is None or found.size > MOST_BYTES:
+        return Wish(version)
+    try:
+        document = yaml.load(found.body, Reason.InvalidRuntime, RUNTIME_KEY, most_bytes=MOST_BYTES)
+    except PipelineError:
+        return Wish(version)
+    spec = document.get("spec") if isinstance(document, dict) else None
+    return Wish(version, isinstance(spec, dict) and spec.get("paused") is True)
 
 
 def pinned(runtime: ClusterRuntime, aicr: Aicr) -> Aicr:

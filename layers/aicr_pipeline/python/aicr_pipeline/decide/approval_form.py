@@ -17,8 +17,8 @@ from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.approval_page import duration_words
 from aicr_pipeline.model.fields import seconds
 
-#: What a form may say: an answer, or that the rollout is to stop.
-FormWord = Literal["Approved", "Rejected", "Revoked"]
+#: What a form may say: an answer, that the rollout is to stop, or that a manual step's work was done.
+FormWord = Literal["Approved", "Rejected", "Revoked", "Acknowledged"]
 
 MOST_BODY_BYTES = 64 << 10
 MOST_REASON_CHARACTERS = 1024
@@ -35,12 +35,18 @@ REVOKE_REASONS = (
     "Approved by mistake",
     "It should wait",
 )
+ACKNOWLEDGE_REASONS = (
+    "Done, as the record says",
+    "Somebody else did it, and I looked",
+    "It does not concern this cluster",
+)
 
 _ROLLOUT = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
 _APPROVER = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _SECRET = re.compile(r"[0-9A-Za-z_-]{32}")
+_OFFERED = {"Revoked": REVOKE_REASONS, "Acknowledged": ACKNOWLEDGE_REASONS}
 _NONCE = re.compile(r"[0-9]{1,12}\.[0-9A-Za-z_-]{32}")
-_FIELDS = frozenset({"decision", "nonce", "digest", "shortName", "preset", "reason", "expiry"})
+_FIELDS = frozenset({"decision", "nonce", "digest", "shortName", "preset", "reason", "expiry", "release"})
 # Controls other than tab and line feed, what breaks lines or reorders text, halves of characters: a reason is
 # printed in terminals and mail, beside who gave it.
 _UNPRINTABLE = re.compile(
@@ -70,6 +76,8 @@ class Form:
     preset: str = ""
     reason: str = ""
     expiry: str = ""
+    #: Of an acknowledgement: whose step.
+    release: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,7 @@ def read_form(body: str | None, is_base64: bool, content_type: str) -> Form:
         # Browsers send CRLF; a line end counts once.
         reason=typed.get("reason", "").replace("\r\n", "\n"),
         expiry=typed.get("expiry", ""),
+        release=typed.get("release", ""),
     )
 
 
@@ -163,7 +172,7 @@ def check_fields(form: Form, short_name: str | None, deadline: str, now: datetim
     """
     errors: dict[str, str] = {}
     reason = _reason(form)
-    offered = REVOKE_REASONS if decision_word(form) == "Revoked" else COMMON_REASONS
+    offered = _OFFERED.get(form.decision, COMMON_REASONS)
     if form.preset and form.preset not in offered:
         errors["reason"] = "Choose one of the reasons offered, or write your own."
     elif not any(map(_is_seen, reason)):

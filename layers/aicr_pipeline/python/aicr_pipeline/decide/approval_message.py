@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 
 from aicr_pipeline.decide.approval import summary
+from aicr_pipeline.decide.names import short_name
 from aicr_pipeline.decide.people import UNKNOWN
-from aicr_pipeline.model.rollout import ApprovalRequest, Report
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import ApprovalRequest, Report, StepHeld
+from aicr_pipeline.model.upgrades import Guidance
 
 #: SNS takes subjects of fewer than 100 characters.
 MOST_SUBJECT = 99
@@ -54,6 +57,52 @@ def reminder(
     return _message(opening, request, report, link, development, submitter)
 
 
+def held(
+    cluster: str,
+    hold: StepHeld,
+    step: str,
+    guidance: Guidance | None,
+    deadline: str,
+    link: str,
+    identity: str,
+    development: bool,
+) -> str:
+    """That a step waits for a person: why, what its record asks for, until when, and the link."""
+    acknowledges = hold.reason is Reason.AwaitingAcknowledgement
+    wanted = "Acknowledge the step, or stop the rollout, here" if acknowledges else "Look, or stop it, here"
+    lines = [
+        f"Rollout {hold.rollout} of cluster {cluster} waits: {step}.",
+        "",
+        f"  {hold.message.removeprefix(f'{step}: ')}",
+        *(f"  {line}" for line in guidance_lines(guidance) if acknowledges),
+        "",
+        f"If nothing happens until {deadline} it ends as Expired. What is installed stays.",
+        _short_name(short_name(hold.rollout), identity),
+        "",
+        f"{wanted} (opening the page changes nothing):",
+        "",
+        link,
+        "",
+        *_development(development),
+    ]
+    return "\n".join(lines)
+
+
+def guidance_lines(guidance: Guidance | None) -> Iterable[str]:
+    """An upgrade record in its own words, a line for each thing it says."""
+    if guidance is None:
+        return
+    yield guidance.summary
+    if guidance.precondition:
+        yield f"Before you start: {guidance.precondition}"
+    for number, step in enumerate(guidance.steps, 1):
+        yield f"{number}. {step.description}" + (f" ({step.reason})" if step.reason else "")
+    if guidance.reversible is not None:
+        notes = f". {guidance.reversible_notes}" if guidance.reversible_notes else ""
+        yield f"Reversible: {'yes' if guidance.reversible else 'no'}{notes}"
+    yield from (f"See {reference}" for reference in guidance.references)
+
+
 def _message(
     opening: Iterable[str],
     request: ApprovalRequest,
@@ -69,7 +118,6 @@ def _message(
 def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -> Iterable[str]:
     yield from (f"  {line}" for line in summary(report))
     verdicts = _verdicts(report)
-    typed = ", typed to confirm" if request.identity == "link" else ""
     if verdicts:
         yield f"  verdicts: {verdicts}"
     yield from (
@@ -78,13 +126,18 @@ def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -
         if submitter == UNKNOWN
         else f"Submitted by: {submitter}",
         f"Answer until: {request.deadline}",
-        f"Short name{typed}: {request.short_name}",
+        _short_name(request.short_name, request.identity),
         "",
         "Look and decide here (opening the page changes nothing):",
         "",
         link,
         "",
     )
+
+
+def _short_name(short: str, identity: str) -> str:
+    typed = ", typed to confirm" if identity == "link" else ""
+    return f"Short name{typed}: {short}"
 
 
 def _verdicts(report: Report) -> str:

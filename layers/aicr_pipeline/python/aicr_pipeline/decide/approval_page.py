@@ -12,8 +12,10 @@ from enum import StrEnum
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval import was_asked
 from aicr_pipeline.decide.changed_steps import StepView, step_views
+from aicr_pipeline.decide.held_step import HeldStep, held_step
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import (
+    Acknowledgement,
     Action,
     ApprovalRequest,
     Decision,
@@ -22,6 +24,7 @@ from aicr_pipeline.model.rollout import (
     Revocation,
     Rollout,
     RolloutOutcome,
+    StepHeld,
     StepStarted,
 )
 
@@ -80,6 +83,9 @@ class Records:
     #: Who stopped it, and the last step that the gate let through.
     revocation: Revocation | None = None
     step: StepStarted | None = None
+    #: Why the next step waits for a person, and who said of which manual step that its record was followed.
+    hold: StepHeld | None = None
+    acknowledged: tuple[Acknowledgement, ...] = ()
     needed: int = 1
     approvals: tuple[Decision, ...] = ()
     from_plan: Plan | None = None
@@ -120,6 +126,7 @@ class PageView:
     outcome: RolloutOutcome | None
     revocation: Revocation | None
     progress: Progress | None
+    held: HeldStep | None
     short_name: str
     remaining: str
     steps: tuple[StepView, ...]
@@ -179,6 +186,13 @@ def _are_enough(records: Records, now: datetime) -> bool:
     return len(people) >= records.needed
 
 
+def waiting_step(records: Records, state: PageState) -> HeldStep | None:
+    """The step that waits for a person, while the rollout may go on at all."""
+    if state not in (PageState.Approved, PageState.NotNeeded):
+        return None
+    return held_step(records.rollout, records.report, records.hold, records.acknowledged)
+
+
 def page_status(state: PageState) -> int:
     """The HTTP status of a read: 410 once nobody can answer any more because time ran out."""
     return 410 if state in (PageState.Expired, PageState.ApprovalExpired) else 200
@@ -189,8 +203,9 @@ def page_view(
 ) -> PageView:
     """The view of a rollout. Takes the rollout's short name and whether the cluster is a development one."""
     views = tuple(step_views(records.report, records.from_plan, records.to_plan))
+    state = page_state(records, approver, now)
     return PageView(
-        state=page_state(records, approver, now),
+        state=state,
         approver=approver,
         cluster=cluster,
         rollout=records.rollout,
@@ -200,6 +215,7 @@ def page_view(
         outcome=records.outcome,
         revocation=records.revocation,
         progress=_progress(records),
+        held=waiting_step(records, state),
         short_name=short,
         remaining=duration_words((parse_time(records.rollout.deadline) - now).total_seconds()),
         steps=tuple(view for view in views if view.action != Action.Unchanged),
@@ -288,6 +304,12 @@ def _history(records: Records) -> tuple[Moment, ...]:
         if decision.rollout != rollout.name:
             words = f"{words} (for rollout {decision.rollout}, which asked exactly the same)"
         moments.append(Moment(decision.at, words))
+    moments += [
+        Moment(one.at, f"Step of {one.release} acknowledged by {one.by}: {one.reason}")
+        for one in records.acknowledged
+    ]
+    if records.hold is not None:
+        moments.append(Moment(records.hold.at, f"Held: {records.hold.message}"))
     if records.step is not None:
         started = records.step
         moments.append(Moment(started.at, f"Step {started.index}, {started.release}, started"))

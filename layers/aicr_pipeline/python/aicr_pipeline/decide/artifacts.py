@@ -13,6 +13,8 @@ API_VERSIONS: Mapping[str, tuple[str, ...]] = {
     "Snapshot": ("v1alpha2", "v1"),
     "RecipeResult": ("v1alpha2", "v1alpha3", "v1beta2", "v1"),
     "BundleInfo": ("v1",),
+    # Upgrade records; first drafted as v1alpha2 (ADR-021), shipped as v1beta1.
+    "ComponentUpgrades": ("v1alpha2", "v1beta1"),
 }
 
 

@@ -1,13 +1,36 @@
 """The transition between two plans: an action per release, a verdict per changed component."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aicr_pipeline.decide.canonical import digest, equal
-from aicr_pipeline.decide.versions import numbers, same
+from aicr_pipeline.decide.component_verdict import judged
+from aicr_pipeline.decide.upgrade_verdict import judge
+from aicr_pipeline.decide.versions import same
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan, PlannedRelease
+from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Action, Report, Step, Verdict
 
 _GATE = "-readiness"
+#: The verdict's reason, as a person reads it.
+_WORDS: Mapping[str, str] = {
+    "recorded": "an upgrade record describes exactly this move",
+    "record-blocks": "an upgrade record on the way blocks it",
+    "multiple-boundaries": "it crosses several recorded boundaries at once, and no record describes that",
+    "undefined-origin": "no upgrade record starts from what is installed",
+    "no-record": "no upgrade record exists for this jump",
+    "no-boundary-crossed": "there is an upgrade record, but it says nothing about this range",
+    "beyond-record-ceiling": "the upgrade records do not reach as far",
+    "downgrade": "this is a downgrade",
+    "identity-changed": "the release moves: namespace, kind or repository changes",
+    "not-comparable": "the two versions cannot be compared",
+}
+_UNDEFINED_ORIGIN = {
+    "verdict": Verdict.unknown,
+    "verdict_reason": "undefined-origin",
+    "guidance": None,
+    "with_release": None,
+}
 
 
 def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool, from_is_whole: bool) -> Report:
@@ -23,11 +46,13 @@ def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool, from_is_w
         for release in to_plan.desired_state.releases
         if release.name not in before or _action(before[release.name], release) is not Action.Unchanged
     }
-    make = _step if from_is_whole else _step_from_nowhere
     steps = tuple(
-        make(index, before.get(release.name), release, changed)
+        _step(index, before.get(release.name), release, changed)
         for index, release in enumerate(to_plan.desired_state.releases, 1)
     )
+    steps = judged(steps, before, to_plan)
+    if not from_is_whole:
+        steps = tuple(map(_from_nowhere, steps))
     names = {release.name for release in to_plan.desired_state.releases}
     because = tuple(_because(from_plan, to_plan, steps, always_ask, from_is_whole))
     return Report(
@@ -50,6 +75,42 @@ def request_digest(report: Report, deadline: str) -> str:
         "deadline": deadline,
     }
     return digest(question, "the approval request")
+
+
+def check_blocked(report: Report) -> None:
+    """An approval does not change what a record forbids.
+
+    Raises
+    ------
+    PipelineError
+        ``TransitionBlocked`` naming each component that cannot move so far at once, why, and where to stop.
+    """
+    blocked = [step for step in report.steps if step.verdict is Verdict.blocked and not step.with_release]
+    if blocked:
+        raise PipelineError(
+            Reason.TransitionBlocked,
+            "; ".join(map(_blocked, blocked)) + ". An approval does not change that.",
+        )
+
+
+def verdict_words(reason: str) -> str:
+    """A verdict's reason, for a person."""
+    return _WORDS.get(reason, reason)
+
+
+def _blocked(step: Step) -> str:
+    words = f"{step.release} must not go from {step.from_version} to {step.to_version} in one step: "
+    words += verdict_words(step.verdict_reason or "")
+    if step.guidance and step.guidance.steps:
+        words += ". Its record says what to do instead: " + ", ".join(
+            f"{number}. {instruction.description}"
+            for number, instruction in enumerate(step.guidance.steps, 1)
+        )
+    elif step.stop_at:
+        words += f". Go to {step.stop_at} first"
+    else:
+        words += ". Nothing recorded leads there; let somebody write the record"
+    return words
 
 
 def changed_values(before: object, after: object, path: str = "") -> list[str]:
@@ -85,14 +146,11 @@ def _step(index: int, before: PlannedRelease | None, after: PlannedRelease, chan
     )
 
 
-def _step_from_nowhere(
-    index: int, before: PlannedRelease | None, after: PlannedRelease, changed: set[str]
-) -> Step:
-    step = _step(index, before, after, changed)
-    if step.action is not Action.Unchanged:
-        return step
-    origin = {"action": Action.Reconfigure, "verdict": Verdict.unknown, "verdict_reason": "undefined-origin"}
-    return step.model_copy(update=origin)
+def _from_nowhere(step: Step) -> Step:
+    """Between two plans no record vouches for the start; what one forbids or asks for still holds."""
+    if step.action is Action.Unchanged:
+        return step.model_copy(update={"action": Action.Reconfigure, **_UNDEFINED_ORIGIN})
+    return step.model_copy(update=_UNDEFINED_ORIGIN) if step.verdict is Verdict.safe else step
 
 
 def _action(before: PlannedRelease, after: PlannedRelease) -> Action:
@@ -108,22 +166,20 @@ def _action(before: PlannedRelease, after: PlannedRelease) -> Action:
 def _verdict(
     before: PlannedRelease | None, after: PlannedRelease, action: Action
 ) -> tuple[Verdict | None, str | None]:
-    """Without AICR's upgrade records nothing is known to be safe, however small the jump."""
+    """Before the records are looked at: nothing is known to be safe, however small the jump."""
     if before is None or action is Action.Unchanged:
         return None, None
     if action is Action.Move:
         return Verdict.unknown, "identity-changed"
-    old, new = numbers(before.chart.version), numbers(after.chart.version)
-    if old is None or new is None:
-        return Verdict.unversioned, "not-comparable"
-    return Verdict.unknown, "downgrade" if new < old else "no-record"
+    found = judge(None, before.chart.version, after.chart.version)
+    return found.verdict, found.reason
 
 
 def _because(
     from_plan: Plan | None, to_plan: Plan, steps: Iterable[Step], always_ask: bool, from_is_whole: bool
 ) -> Iterable[str]:
     if not from_is_whole:
-        yield "an earlier rollout ended half-way, so the cluster may be between two plans"
+        yield "an earlier rollout ended half-way, or somebody changed the cluster: it may not be as planned"
     if from_plan is None:
         yield "first install"
     elif from_plan.desired_state.aicr.image_digest != to_plan.desired_state.aicr.image_digest:

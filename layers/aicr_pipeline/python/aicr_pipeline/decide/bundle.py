@@ -13,10 +13,12 @@ from typing import Any
 
 from aicr_pipeline.decide.artifacts import check_artifact
 from aicr_pipeline.decide.canonical import canonical, sha256
+from aicr_pipeline.decide.upgrade_records import read_records
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.plan import UpstreamSource
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.upgrades import ComponentRecord
 
 CHECKSUMS = "checksums.txt"
 BUNDLE_INFO = "bundle-info.yaml"
@@ -68,6 +70,7 @@ class Bundle:
     content_digest: str
     info: dict[str, Any] | None
     releases: tuple[BundledRelease, ...]
+    upgrades: tuple[ComponentRecord, ...] = ()
 
     def recorded_versions(self) -> Iterable[tuple[str, str]]:
         """What records a version of AICR, and which; an older bundle has but its recipe."""
@@ -107,6 +110,7 @@ def read_bundle(files: Mapping[str, bytes]) -> Bundle:
         content_digest=content_digest(files),
         info=info,
         releases=releases,
+        upgrades=read_records(files, {release.component for release in releases}),
     )
 
 

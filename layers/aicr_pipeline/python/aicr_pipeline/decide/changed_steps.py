@@ -1,27 +1,21 @@
 """A rollout's steps as the page prints them: verdicts in words, and changed values side by side."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from aicr_pipeline.decide.assess import verdict_words
 from aicr_pipeline.decide.canonical import equal
 from aicr_pipeline.decide.compare_plans import Difference
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import Report, Step, Verdict
+from aicr_pipeline.model.upgrades import Guidance
 
 #: Bounds of one page: a Lambda answers at most 6 MB, and nobody reads more on a phone.
 MOST_VALUES_PER_STEP = 50
 MOST_VALUES = 800
 MOST_VALUE_CHARACTERS = 600
-
-#: The verdict's reason, for a person.
-_VERDICTS: Mapping[str, str] = {
-    "no-record": "no upgrade record exists for this jump",
-    "downgrade": "this is a downgrade",
-    "identity-changed": "the release moves: namespace, kind or repository changes",
-    "not-comparable": "the two versions cannot be compared",
-}
 
 
 @dataclass(frozen=True)
@@ -48,6 +42,8 @@ class StepView:
     attention: bool
     changes: tuple[ValueChange, ...]
     more_changes: int
+    guidance: Guidance | None
+    with_release: str | None
 
 
 def step_views(report: Report | None, from_plan: Plan | None, to_plan: Plan | None) -> Iterator[StepView]:
@@ -65,10 +61,12 @@ def step_views(report: Report | None, from_plan: Plan | None, to_plan: Plan | No
             from_version=step.from_version,
             to_version=step.to_version,
             verdict=str(step.verdict) if step.verdict else "",
-            verdict_reason=_VERDICTS.get(step.verdict_reason or "", step.verdict_reason or ""),
+            verdict_reason=verdict_words(step.verdict_reason or ""),
             attention=step.verdict not in (None, Verdict.safe),
             changes=shown,
             more_changes=len(changes) - len(shown),
+            guidance=step.guidance,
+            with_release=step.with_release,
         )
 
 

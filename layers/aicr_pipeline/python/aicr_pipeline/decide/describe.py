@@ -1,14 +1,18 @@
 """A plan, a comparison and a rollout, told to people. All of it is also in the JSON, whole and typed."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from aicr_pipeline.decide.approval_message import guidance_lines
+from aicr_pipeline.decide.assess import verdict_words
 from aicr_pipeline.decide.compare_plans import REMOVE, Comparison, Difference, ReleaseChange
 from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.text_table import cut, plain, shown, table
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import Action
+from aicr_pipeline.model.upgrades import Guidance
 
 #: Of a digest on a terminal: enough to tell two apart, and to name a plan by.
 _SHORT = 12
@@ -139,6 +143,7 @@ def _rollout(rollout: Mapping[str, Any], width: int | None) -> Iterator[str]:
         ("approval", _needed(rollout["report"])),
         *_approval(rollout["request"], rollout["decision"], width),
         *_revoked(rollout["revocation"]),
+        *_verdicts(rollout["report"]),
     ]
     for stall in rollout["stalls"]:
         error = redact(str(stall.get("error") or "no error name"))
@@ -183,6 +188,21 @@ def _approval(
             f"at {decision['at']}, until {decision['expiresAt']}",
         )
         yield "because", redact(decision["reason"])
+
+
+def _verdicts(report: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Each component's verdict, and its record's own words where there is one. The rest stays installed."""
+    for step in (report or {}).get("steps", ()):
+        if step.get("verdict") and not step.get("withRelease"):
+            reason = verdict_words(step.get("verdictReason") or "")
+            stop = f"; go to {step['stopAt']} first" if step.get("stopAt") else ""
+            yield "verdict", f"{step['release']}: {step['verdict']}, {reason}{stop}"
+        if step.get("guidance"):
+            guidance = Guidance.model_validate_json(json.dumps(step["guidance"]))
+            yield from (("", redact(line)) for line in guidance_lines(guidance))
+    removed = (report or {}).get("removed")
+    if removed:
+        yield "left", f"{', '.join(removed)}: not in the plan any more, and left installed"
 
 
 def _revoked(revocation: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:

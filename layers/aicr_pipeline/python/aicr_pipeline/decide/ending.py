@@ -1,11 +1,12 @@
 """How a rollout ended, from the data that its states left."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Outcome
+from aicr_pipeline.model.rollout import Outcome, Step
 
 _STEP = re.compile(r"^step (\d+)/")
 
@@ -18,6 +19,21 @@ _OUTCOMES: Mapping[Reason, Outcome] = {
     Reason.RolloutRevoked: Outcome.Revoked,
     Reason.RolloutRejected: Outcome.Rejected,
     Reason.RolloutSuperseded: Outcome.Superseded,
+    Reason.RolledOut: Outcome.Succeeded,
+    Reason.ValidationDisabled: Outcome.Succeeded,
+}
+
+_CONTINUES = "a fresh rollout then continues from what is installed."
+_WHAT_TO_DO: Mapping[Outcome, str] = {
+    Outcome.Succeeded: "Nothing: the plan is the active one.",
+    Outcome.Failed: "Mend what the message names (docs/runbook.md, {reason}) and submit the runtime again: "
+    + _CONTINUES,
+    Outcome.Expired: "Submit the runtime again: people are asked anew, and " + _CONTINUES,
+    Outcome.Revoked: "Once the reason to stop is gone, submit the runtime again: people are asked anew, and "
+    + _CONTINUES,
+    Outcome.Rejected: "Change the runtime, or submit it again to ask anew. Nothing was written.",
+    Outcome.Superseded: "Nothing: what is wanted by now has a rollout of its own, which continues from what "
+    "is installed.",
 }
 
 
@@ -51,6 +67,44 @@ def steps_done(state: Mapping[str, Any], releases: int) -> int:
         return releases
     match = _STEP.match(str((state.get("ended") or {}).get("Cause", "")))
     return int(match[1]) - 1 if match else 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a rollout did to the releases of its report, each in the report's order.
+
+    ``unfinished`` are those of ``not_installed`` that may have been written and were not seen ready.
+    """
+
+    installed: tuple[str, ...] = ()
+    not_installed: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+def progress_of(
+    steps: Sequence[Step], started: Collection[int], ready: Collection[int], done: int = 0
+) -> Progress:
+    """What is installed, from the records of the steps rather than from how the state machine ended.
+
+    Parameters
+    ----------
+    started, ready:
+        Indices that the gate let through, and that were seen ready.
+    done:
+        So many first steps became ready by the state's own account: all that there is of a rollout that
+        began before the records were kept.
+    """
+    there = {step.index for step in steps if step.index <= done or step.index in ready}
+    return Progress(
+        installed=tuple(step.release for step in steps if step.index in there),
+        not_installed=tuple(step.release for step in steps if step.index not in there),
+        unfinished=tuple(s.release for s in steps if s.index in started and s.index not in there),
+    )
+
+
+def what_to_do(outcome: Outcome, reason: Reason) -> str:
+    """One or two sentences for the person who is told of an end."""
+    return _WHAT_TO_DO[outcome].format(reason=reason)
 
 
 def outcome_of(reason: Reason) -> Outcome:

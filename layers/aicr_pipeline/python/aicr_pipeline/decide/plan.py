@@ -65,7 +65,10 @@ def make_plan(
         ),
     )
     return Plan(
-        desired_state_digest=desired_state_digest(state.wire()), desired_state=state, recorded=recorded
+        desired_state_digest=desired_state_digest(state.wire()),
+        desired_state=state,
+        recorded=recorded,
+        upgrades=bundle.upgrades or None,
     )
 
 

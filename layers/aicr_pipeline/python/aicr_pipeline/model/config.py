@@ -149,6 +149,14 @@ class Registry(Document):
         return self
 
 
+class EngineGraces(Document):
+    """How long a step waits for what may pass by itself, before it fails with Argo CD's own words."""
+
+    degraded: Duration = "15m"
+    errors: Duration = "10m"
+    suspended: Duration = "10m"
+
+
 class Engine(Document):
     """Argo CD."""
 
@@ -159,6 +167,9 @@ class Engine(Document):
     helm_repo_creds_secret: DnsLabel = "aicr-registry-helm"  # noqa: S105 - a name
     kind: Literal["self-managed", "eks-capability"] = "self-managed"
     destination: Text = "https://kubernetes.default.svc"
+    #: Whether the cluster manifests tell Argo CD's notifications controller to wake the pipeline.
+    notifications: bool = False
+    graces: EngineGraces = EngineGraces()
 
 
 class Aicr(Document):
@@ -234,7 +245,7 @@ class ClusterConfig(Document):
     validation: Validation = Validation()
     resolve: Resolve = Resolve()
     stabilization_window: Duration = "10m"
-    sweep_interval: Duration = "5s"
+    sweep_interval: Duration = "2s"
     retention: Retention = Retention()
     development: bool = False
 

@@ -5,16 +5,18 @@ from typing import Annotated, Literal
 from pydantic import StringConstraints
 
 from aicr_pipeline.model.base import Document
-from aicr_pipeline.model.plan import Digest
+from aicr_pipeline.model.plan import Digest, ReleaseName
 
 
 class DecisionRequest(Document):
-    """An answer to exactly the question that ``digest`` names, or the wish that a rollout stops."""
+    """An answer to exactly the question that ``digest`` names, the wish that a rollout stops, or that the
+    work was done which a manual step of ``release`` waits for."""
 
-    decision: Literal["Approved", "Rejected", "Revoked"]
+    decision: Literal["Approved", "Rejected", "Revoked", "Acknowledged"]
     reason: Annotated[str, StringConstraints(max_length=4096)]
     expiry: Annotated[str, StringConstraints(max_length=32)] = ""
     digest: Digest | None = None
+    release: ReleaseName | None = None
 
 
 class Submission(Document):

@@ -6,6 +6,7 @@ from pydantic import Field, JsonValue, StringConstraints
 
 from aicr_pipeline.model.base import Document
 from aicr_pipeline.model.runtime import Placement
+from aicr_pipeline.model.upgrades import ComponentRecord
 
 PLAN_API_VERSION: Literal["plan.aicr-pipeline.dev/v1"] = "plan.aicr-pipeline.dev/v1"
 
@@ -100,6 +101,9 @@ class Plan(Document):
     desired_state_digest: Digest
     desired_state: DesiredState
     recorded: Recorded
+    #: What the bundle records about upgrading its components. Outside the desired state: a record that is
+    #: corrected changes nothing that is installed. Absent where there is none, and from older plans.
+    upgrades: tuple[ComponentRecord, ...] | None = None
 
     def release(self, name: str) -> PlannedRelease | None:
         """The release of that name, if the plan has it."""

@@ -93,6 +93,8 @@ ROLLOUT_REASONS: tuple[Reason, ...] = (
     Reason.EngineMissing,
     Reason.ProjectMissing,
     Reason.EngineSuspended,
+    Reason.EngineSuspensionRefused,
+    Reason.Deleting,
     Reason.ForeignObject,
     Reason.InventoryDrift,
     Reason.StepUnknown,

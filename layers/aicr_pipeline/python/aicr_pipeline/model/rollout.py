@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from aicr_pipeline.model.base import Document
-from aicr_pipeline.model.plan import Digest
+from aicr_pipeline.model.plan import Digest, ReleaseName
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.upgrades import Guidance
 
 RolloutName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,79}$")]
 
@@ -77,6 +78,17 @@ class Step(Document):
     from_version: str | None = None
     to_version: str
     changed_values: tuple[str, ...] = ()
+    #: Where a ``blocked`` move has to stop first.
+    stop_at: str | None = None
+    #: What the component's upgrade record says, where one describes exactly this move.
+    guidance: Guidance | None = None
+    #: The other release of the component whose step carries its guidance, when it is not this one.
+    with_release: ReleaseName | None = None
+
+    @property
+    def must_be_acknowledged(self) -> bool:
+        """Whether a person has to say, before this step, that its guidance was followed."""
+        return self.verdict is Verdict.manual and self.with_release is None
 
 
 class Report(Document):
@@ -135,6 +147,23 @@ class Revocation(Document):
     principal: str | None = None
 
 
+class Acknowledgement(Document):
+    """``acknowledgements/<release>.json``: somebody did what a ``manual`` step's upgrade record asks for.
+
+    Like a decision it counts for exactly what was asked: the report it was given for, by its digest.
+    """
+
+    rollout: RolloutName
+    release: ReleaseName
+    request_digest: Digest
+    by: Annotated[str, StringConstraints(min_length=1)]
+    identity: Literal["link", "signed-in", "aws-iam"]
+    issuer: str
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    at: str
+    principal: str | None = None
+
+
 class StepStarted(Document):
     """``steps/<index>.json``: the gate let this step through. How far a rollout is, for those who may not
     read the execution's history."""
@@ -145,8 +174,33 @@ class StepStarted(Document):
     at: str
 
 
+class StepHeld(Document):
+    """``holds/<index>-<reason>.json``: the gate did not let this step through, and a person can change that.
+
+    It stands until the step starts: then the gate let it through.
+    """
+
+    rollout: RolloutName
+    index: int
+    release: str
+    reason: Reason
+    message: str
+    at: str
+
+
+class StepReady(Document):
+    """``ready/<index>.json``: the release of this step was seen ready at its digest. With the steps that
+    started it says what a rollout installed, however it ended."""
+
+    rollout: RolloutName
+    index: int
+    release: str
+    digest: Digest
+    at: str
+
+
 class RolloutOutcome(Document):
-    """``outcome.json``: the end, what is installed and what is not."""
+    """``outcome.json``: the end, what is installed, what is not, and what to do."""
 
     rollout: RolloutName
     outcome: Outcome
@@ -155,12 +209,30 @@ class RolloutOutcome(Document):
     finished_at: str
     installed: tuple[str, ...] = ()
     not_installed: tuple[str, ...] = ()
+    #: Of ``not_installed``: may have been written, but was not seen ready.
+    unfinished: tuple[str, ...] = ()
+    what_to_do: str = ""
     evidence: str | None = None
 
 
 def step_key(rollout: str, index: int) -> str:
     """``rollouts/<rollout>/steps/<index>.json``; names sort as the steps do."""
     return f"rollouts/{rollout}/steps/{index:04}.json"
+
+
+def acknowledgement_key(rollout: str, release: str) -> str:
+    """``rollouts/<rollout>/acknowledgements/<release>.json``."""
+    return f"rollouts/{rollout}/acknowledgements/{release}.json"
+
+
+def hold_key(hold: StepHeld) -> str:
+    """``rollouts/<rollout>/holds/<index>-<reason>.json``."""
+    return f"rollouts/{hold.rollout}/holds/{hold.index:04}-{hold.reason}.json"
+
+
+def ready_key(rollout: str, index: int) -> str:
+    """``rollouts/<rollout>/ready/<index>.json``."""
+    return f"rollouts/{rollout}/ready/{index:04}.json"
 
 
 def rollout_key(rollout: str, document: str) -> str:

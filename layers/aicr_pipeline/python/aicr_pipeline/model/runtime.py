@@ -1,6 +1,7 @@
 """``ClusterRuntime``: the wish, and the only mutable input. One per cluster, named ``cluster``."""
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
@@ -119,6 +120,14 @@ class ClusterRuntime(Document):
     kind: Literal["ClusterRuntime"]
     metadata: RuntimeMetadata
     spec: RuntimeSpec
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the runtime in the inbox says to a rollout that runs; ``version`` is None when it was deleted."""
+
+    version: str | None
+    paused: bool = False
 
 
 def parse_runtime(text: bytes) -> ClusterRuntime:

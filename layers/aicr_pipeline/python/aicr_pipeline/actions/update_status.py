@@ -1,0 +1,266 @@
+"""The status of the cluster's runtime: looked at by the clock and when something happened."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aicr_pipeline.adapters import jobs
+from aicr_pipeline.adapters.argocd import ArgoCd
+from aicr_pipeline.adapters.bus import Bus, Notifier
+from aicr_pipeline.adapters.cluster import Cluster
+from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.rollouts import (
+    active_plan,
+    load_acknowledgement,
+    load_outcome,
+    load_plan,
+    load_report,
+    load_rollout,
+    standing_decision,
+    told_key,
+)
+from aicr_pipeline.adapters.runtimes import standing_wish
+from aicr_pipeline.adapters.statuses import keep_status, read_status
+from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.aicr_job import VALIDATION_NAMESPACE
+from aicr_pipeline.decide.gate import EngineSeen
+from aicr_pipeline.decide.names import execution_name
+from aicr_pipeline.decide.status import (
+    ActiveSeen,
+    EngineLook,
+    ResolveSeen,
+    Seen,
+    changes,
+    make_status,
+    trouble,
+)
+from aicr_pipeline.decide.status_rollout import RolloutSeen
+from aicr_pipeline.decide.status_told import Told, next_told, sent, words
+from aicr_pipeline.decide.subscriptions import reachability
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.rollout import Outcome
+from aicr_pipeline.model.runtime import Wish
+from aicr_pipeline.model.status import Condition, ConditionType, Status
+
+#: The fact that says what people know.
+TOLD = "status-told"
+STATUS_CHANGED = "Status Changed"
+#: 1 while the Ready condition is True; 1 while people are told of a trouble.
+READY, UNWELL = "Ready", "RuntimeUnwell"
+
+ExecutionState = Callable[[str], Literal["absent", "running", "ended"]]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a status is made from. ``resolves`` and ``rollouts`` tell whether an execution runs."""
+
+    config: ClusterConfig
+    ledger: Ledger
+    inbox: Inbox
+    cluster: Cluster
+    argocd: ArgoCd
+    notifier: Notifier
+    resolves: ExecutionState
+    rollouts: ExecutionState
+
+
+def update_status(
+    sources: Sources,
+    coordination: Coordination,
+    bus: Bus,
+    measure: Callable[[str, int], None],
+    clock: Clock,
+) -> dict[str, Any]:
+    """Look at everything, keep the document, say what changed.
+
+    Each condition that changed is an event at once; people are written to when what matters was seen twice.
+
+    Returns
+    -------
+    dict
+        ``ready``: the condition's status; ``reason``; ``changed``: types; ``told``: whether people were.
+    """
+    before = read_status(coordination)
+    status = make_status(see(sources, clock), before)
+    pairs = changes(before, status)
+    # First: an event that comes twice harms nobody, one that never comes does.
+    for was, now in pairs:
+        bus.announce(STATUS_CHANGED, _change(was, now))
+    keep_status(coordination, status)
+    ready = status.condition(ConditionType.Ready)
+    measure(READY, int(ready.status == "True"))
+    measure(UNWELL, int(trouble(status) is not None))
+    return {
+        "ready": ready.status,
+        "reason": str(ready.reason) if ready.reason else None,
+        "changed": [str(now.type) for _, now in pairs],
+        "told": _tell(status, coordination, sources.notifier, clock),
+    }
+
+
+def see(sources: Sources, clock: Clock) -> Seen:
+    """Everything a status is made from: ledger, inbox, cluster and topics, never the coordination table."""
+    now = clock()  # what is seen is not older
+    config, ledger, wish = sources.config, sources.ledger, standing_wish(sources.inbox)
+    rollout = _rollout(sources, wish)
+    return Seen(
+        config=config,
+        now=now,
+        wish=wish,
+        known=next(iter(ledger.keys("resolves/")), None) is not None,
+        resolve=_resolve(sources, wish),
+        rollout=rollout,
+        active=_active(ledger),
+        engine=_engine(sources.argocd),
+        people=[
+            reachability(approver, sources.notifier.subscriptions(approver.name))
+            for approver in config.approvals.approvers
+        ],
+    )
+
+
+def _tell(status: Status, coordination: Coordination, notifier: Notifier, clock: Clock) -> bool:
+    now, fact = clock(), coordination.fact(TOLD)
+    before = Told.read(fact)
+    after = next_told(before, status, now)
+    if after == before or not coordination.change_fact(TOLD, fact, after.wire()):
+        return False  # nothing new, or another look is at it
+    if after.sending != rfc3339(now):
+        return False
+    notifier.send_all(*words(after, status))
+    coordination.change_fact(TOLD, after.wire(), sent(after).wire())
+    return True
+
+
+def _change(was: Condition, now: Condition) -> dict[str, Any]:
+    return {
+        "type": str(now.type),
+        "status": now.status,
+        "reason": str(now.reason) if now.reason else None,
+        "message": now.message,
+        "was": {"status": was.status, "reason": str(was.reason) if was.reason else None},
+    }
+
+
+def _engine(argocd: ArgoCd) -> EngineLook:
+    try:
+        if not argocd.is_installed():
+            return EngineLook(EngineSeen(False, None))
+        seen = EngineSeen(True, argocd.project(), list(argocd.controllers()))
+        found = {str(item["metadata"]["name"]): item for item in argocd.applications()}
+    except PipelineError as error:
+        return EngineLook(problem=error)
+    return EngineLook(seen, found)
+
+
+def _active(ledger: Ledger) -> ActiveSeen:
+    try:
+        active = active_plan(ledger)
+    except PipelineError as error:
+        return ActiveSeen(problem=error)
+    try:
+        plan = load_plan(ledger, active.digest) if active.digest else None
+    except PipelineError as error:
+        return ActiveSeen(active.digest, None, active.is_whole, active.outcome, error)
+    return ActiveSeen(active.digest, plan, active.is_whole, active.outcome)
+
+
+def _resolve(sources: Sources, wish: Wish) -> ResolveSeen | None:
+    """The newest end of a run for the current runtime; a run that stopped without one when it is newer."""
+    if wish.version is None:
+        return None
+    ledger, cluster = sources.ledger, sources.config.cluster.name
+    runs = execution_name(cluster, wish.version, 0)[:-1]
+    newest: tuple[str, str] | None = None
+    for key, modified in ledger.keys(f"resolves/{runs}"):
+        if key.endswith("/told.json") or "/stalls/" in key:
+            newest = max(newest or ("", ""), (modified, key))
+    if newest is None:
+        return None
+    key, run = newest[1], newest[1].split("/")[1]
+    found = dict(ledger.get_json(key) or {})
+    if key == told_key("resolves", run):
+        event = found.pop("event", None)
+        return ResolveSeen(run, str(event), found) if event else None
+    return None if sources.resolves(run) == "running" else ResolveSeen(run, None, found)
+
+
+def _rollout(sources: Sources, wish: Wish) -> RolloutSeen | None:
+    """The rollout that is on; else the newest that ended as something else than superseded."""
+    by_name: dict[str, dict[str, str]] = {}
+    for key, modified in sources.ledger.keys("rollouts/"):
+        _, name, document = key.split("/", 2)
+        by_name.setdefault(name, {})[document] = modified
+    on = [
+        (documents["rollout.json"], name)
+        for name, documents in by_name.items()
+        if "rollout.json" in documents and "outcome.json" not in documents
+    ]
+    if on:
+        name = max(on)[1]
+        return _rollout_seen(name, by_name[name], sources)
+    over = sorted(
+        (
+            (documents["outcome.json"], name)
+            for name, documents in by_name.items()
+            if "outcome.json" in documents
+        ),
+        reverse=True,
+    )
+    for _, name in over:
+        outcome = load_outcome(sources.ledger, name)
+        if outcome is not None and outcome.outcome is not Outcome.Superseded:
+            return _rollout_seen(name, by_name[name], sources)
+    return None
+
+
+def _rollout_seen(name: str, documents: Mapping[str, str], sources: Sources) -> RolloutSeen:
+    ledger = sources.ledger
+    rollout, report = load_rollout(ledger, name), load_report(ledger, name)
+    outcome = load_outcome(ledger, name)
+    started, ready = _highest("steps/", documents), _highest("ready/", documents)
+    seen = RolloutSeen(
+        rollout=rollout,
+        report=report,
+        asked="request.json" in documents,
+        decision=standing_decision(ledger, rollout),
+        outcome=outcome,
+        started=started,
+        ready=ready,
+        stall=None if outcome else _stall(name, documents, sources),
+        validated="validation.json" in documents,
+    )
+    if outcome is not None or report is None:
+        return seen
+    following = seen.next_step
+    if following is not None and following.must_be_acknowledged:
+        record = load_acknowledgement(ledger, name, following.release)
+        return replace(seen, acknowledgement=record)
+    if following is None and ready == started and not seen.validated:
+        return replace(seen, validation_run=_validation_run(name, sources.cluster))
+    return seen
+
+
+def _highest(folder: str, documents: Iterable[str]) -> int:
+    numbers = [document[len(folder) : -len(".json")] for document in documents if document.startswith(folder)]
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+
+def _stall(name: str, documents: Mapping[str, str], sources: Sources) -> dict[str, str] | None:
+    """The newest record of an execution that stopped, unless it was redriven and runs."""
+    stalls = sorted((modified, key) for key, modified in documents.items() if key.startswith("stalls/"))
+    if not stalls or sources.rollouts(name) == "running":
+        return None
+    found = sources.ledger.get_json(f"rollouts/{name}/{stalls[-1][1]}") or {}
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _validation_run(rollout: str, cluster: Cluster) -> str | None:
+    """The Job of the newest attempt, as the cluster has it."""
+    try:
+        return jobs.newest_of(cluster, VALIDATION_NAMESPACE, rollout, "validate")
+    except PipelineError:
+        return None

@@ -1,0 +1,84 @@
+"""One rollout with faults in its external calls: it ends as the undisturbed one, and nothing is done twice.
+
+``make chaos`` tries every call with every fault; here each kind of write, and some reads, have one.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.registry import LocalRegistry
+from tests.chaos.faults import KINDS
+from tests.chaos.runs import (
+    Straight,
+    disturbed,
+    points,
+    randomly,
+    replayed,
+    some,
+    straight,
+    without_the_table,
+)
+from tests.chaos.world import registry
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("chaos")]
+
+#: Before the first decision, while people are asked, in each step, while a Job runs, at the end.
+TURNS = (3, 9, 12, 15)
+#: Of the random runs: those of ``make chaos`` begin with them.
+SEEDS = range(3)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[LocalRegistry]:
+    with registry() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def expected(network: LocalRegistry) -> Straight:
+    return straight(network)
+
+
+def test_the_rollout_makes_every_kind_of_call(expected: Straight) -> None:
+    services = {what.split()[0] for what in expected.calls}
+    assert services == {"dynamodb", "eventbridge", "kubernetes", "registry", "s3", "sns", "states"}
+    assert {kind for _, kind in points(expected.calls)} == set(KINDS)
+
+
+def test_one_fault_in_each_kind_of_write_and_in_some_reads(
+    network: LocalRegistry, expected: Straight
+) -> None:
+    for number, kind in some(expected.calls):
+        made = disturbed(network, expected, {number: kind}, "redrive")
+        assert made.faults.done, f"nothing went wrong at {number}"
+        assert len(made.executions) == 1
+        assert made.dead == []
+
+
+@pytest.mark.parametrize("what", ["s3 PutObject", "dynamodb PutItem", "kubernetes POST"])
+def test_what_infrastructure_stopped_goes_on_after_a_fresh_submission(
+    network: LocalRegistry, expected: Straight, what: str
+) -> None:
+    number = max(n for n, call in enumerate(expected.calls) if call.startswith(what))
+    made = disturbed(network, expected, {number: "cut-after"}, "fresh")
+    assert made.last().status == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_faults(network: LocalRegistry, expected: Straight, seed: int) -> None:
+    plan, cure = randomly(seed, len(expected.calls))
+    disturbed(network, expected, plan, cure)
+
+
+def test_every_event_ten_times_has_the_effect_of_one(network: LocalRegistry, expected: Straight) -> None:
+    made = replayed(network, expected, 10)
+    functions = [function for function, _ in made.seen]
+    assert functions.count("start_rollout") == 2
+    assert functions.count("sweep_waiters") == 6
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_the_table_is_lost(network: LocalRegistry, expected: Straight, turn: int) -> None:
+    """Ledger and cluster say what was decided, and a fresh rollout starts from what is installed."""
+    without_the_table(network, expected, turn)

@@ -1,0 +1,130 @@
+"""Steps that wait for a person, on a whole machine: held before anything is written, let go, or ended."""
+
+import json
+from typing import Any
+
+from aicr_pipeline.adapters.bus import Bus
+from aicr_pipeline.adapters.waits import REGISTERED
+from aicr_pipeline.model.rollout import step_key
+from aicr_pipeline.model.upgrades import ComponentRecord
+
+from tests.unit.upgrades import boundary, record
+from tests.workflow.small.machine import RELEASES, Json, SmallMachine
+
+MANUAL = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "manual"))
+BLOCKED = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "blocked"))
+
+
+def upgraded(state: Json) -> None:
+    """Another version of the second release; its chart is the same."""
+    state["releases"][1]["chart"]["version"] = "v99.0.0"
+
+
+def recorded(small: SmallMachine, plan: str, *records: ComponentRecord) -> str:
+    """The same plan, with what its bundle records about upgrades: no part of the desired state."""
+    key = f"plans/{plan[7:]}.json"
+    document = json.loads(small.pipeline.ledger(key) or b"")
+    document["upgrades"] = [one.wire() for one in records]
+    small._put("LedgerBucket", key, json.dumps(document).encode())
+    return plan
+
+
+def ledger(small: SmallMachine, key: str) -> Any:
+    found = small.pipeline.ledger(key)
+    return None if found is None else json.loads(found)
+
+
+def held(small: SmallMachine, index: int, reason: str) -> str:
+    """Wait until a step of the newest rollout is held; the rollout's name."""
+    name = small.pipeline.aws.executions(small.pipeline.machine("rollout"))[-1].name
+    key = f"rollouts/{name}/holds/{index:04}-{reason}.json"
+    small.wait(lambda: small.pipeline.ledger(key) is not None, 60, f"the hold of step {index}")
+    return str(name)
+
+
+def entered(small: SmallMachine, state: str) -> int:
+    aws = small.pipeline.aws
+    view = aws.executions(small.pipeline.machine("rollout"))[-1]
+    names = [event.get("stateEnteredEventDetails", {}).get("name") for event in aws.history(view.arn)]
+    return names.count(state)
+
+
+def test_a_manual_step_waits_for_its_acknowledgement_and_then_goes_on(small: SmallMachine) -> None:
+    first = small.installed()
+    before = (small.application("gpu-operator") or {})["spec"]
+    small.start(recorded(small, small.plan(upgraded, of=first), MANUAL))
+    sent = small.offset
+    page = small.page(after=sent)
+    assert "Verdict: manual" in page and "Drain the queue." in page, "approvers see the record's words"
+    small.approve()
+    told = small.offset
+    name = held(small, 2, "AwaitingAcknowledgement")
+    small.wait(lambda: len(small.pipeline.aws.messages) > told, 30, "the message about the hold")
+    page = small.page(after=told)
+    for words in ("Step 2 of 3 waits: gpu-operator", "Drain the queue.", "Jobs would be lost.", "Revoke"):
+        assert words in page, words
+    assert (small.application("gpu-operator") or {})["spec"] == before, "nothing of the step was written"
+    assert ledger(small, step_key(name, 2)) is None
+    small.pipeline.aws.quiet()
+    mails = [message.message for message in small.pipeline.aws.messages[told:]]
+    assert len(mails) == len(small.pipeline.config.approvals.approvers), "each is told once"
+    assert "step 2/3 gpu-operator (Upgrade)" in mails[0] and "Drain the queue." in mails[0]
+    page = small.acknowledge(after=told)
+    assert "Acknowledge gpu-operator" not in page and "acknowledged by" in page
+    ended = small.ended()
+    assert ended.status == "SUCCEEDED", (ended.error, ended.cause)
+    assert (small.outcome(name)["outcome"], entered(small, "Hold step")) == ("Succeeded", 1)
+    # The gate looked anew after the hold, and the component's other release was not asked for again.
+    assert entered(small, "Check gate") == len(RELEASES) + 1
+    given = ledger(small, f"rollouts/{name}/acknowledgements/gpu-operator.json")
+    request = ledger(small, f"rollouts/{name}/request.json")
+    assert (given["release"], given["requestDigest"], given["reason"]) == (
+        "gpu-operator",
+        request["digest"],
+        "a test did it",
+    )
+
+
+def test_a_blocked_transition_stops_whatever_anybody_approves(small: SmallMachine) -> None:
+    first = small.installed()
+    small.start(recorded(small, small.plan(upgraded, of=first), BLOCKED))
+    ended = small.ended()
+    outcome = small.outcome(ended.name)
+    assert (ended.status, ended.error, outcome["outcome"]) == ("FAILED", "TransitionBlocked", "Failed")
+    assert "gpu-operator must not go from" in outcome["message"]
+    assert "1. Drain the queue." in outcome["message"], "it says what to do instead"
+    assert ledger(small, f"rollouts/{ended.name}/request.json") is None, "nobody was asked"
+
+
+def test_a_revocation_ends_the_wait_for_an_acknowledgement(small: SmallMachine) -> None:
+    first = small.installed()
+    small.start(recorded(small, small.plan(upgraded, of=first), MANUAL))
+    small.approve()
+    told = small.offset
+    held(small, 2, "AwaitingAcknowledgement")
+    page = small.revoke(after=told)
+    assert 'data-state="revoked"' in page
+    ended = small.ended()
+    outcome = small.outcome(ended.name)
+    assert (ended.status, ended.error) == ("FAILED", "RolloutRevoked"), ended.cause
+    assert outcome["message"].startswith("step 2/3 gpu-operator (Upgrade): Revoked by")
+
+
+def test_a_pause_holds_the_next_step_and_its_end_lets_it_go(small: SmallMachine) -> None:
+    small.start(small.plan())
+    small.link(after=small.offset)
+    small.wish(paused=True)
+    small.approve()
+    told = small.offset
+    name = held(small, 1, "Paused")
+    small.wait(lambda: len(small.pipeline.aws.messages) > told, 30, "the message about the pause")
+    page = small.page(after=told)
+    assert "The runtime is paused" in page and "Acknowledge" not in page
+    assert small.application("cert-manager") is None
+    small.wish()
+    # What the inbox's own event does; here the wish was put where none comes of it.
+    aws = small.pipeline.aws
+    Bus(aws.client("events"), "default", small.pipeline.config.cluster.name).announce(REGISTERED, {})
+    ended = small.ended()
+    assert ended.status == "SUCCEEDED", (ended.error, ended.cause)
+    assert small.outcome(name)["outcome"] == "Succeeded"

@@ -1,0 +1,97 @@
+"""Resolves that are refused before anything runs: the status says the same as console and mail."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from local.kube import NAMESPACES
+from tests.workflow.machine import runtime
+from tests.workflow.small.machine import SmallMachine
+from tests.workflow.small.terminal import told
+from tests.workflow.small.test_reasons import project
+
+
+def refused(small: SmallMachine, reason: str, words: str) -> None:
+    """A submission ends with this reason; status, console and mail have the same sentence."""
+    sent = len(small.pipeline.aws.messages)
+    ended = small.resolve(runtime(paused=True))
+    assert (ended.status, ended.error) == ("FAILED", reason), ended.cause
+    assert words in (ended.cause or "")
+    assert any(words in message.message for message in small.pipeline.aws.messages[sent:])
+    said = told(small)
+    assert f"Stalled          True    {reason}" in said
+    assert f"Resolved         False   {reason}" in said
+    assert words in said
+
+
+@contextmanager
+def configured(small: SmallMachine, function: str, **changes: dict[str, Any]) -> Iterator[None]:
+    """Another configuration for one function, for a while."""
+    aws = small.pipeline.aws
+    name = f"aicr-pipeline-{small.pipeline.config.cluster.name}-{function}"
+    before = aws.functions[name]
+    document = small.pipeline.config.wire()
+    for part, fields in changes.items():
+        document[part] = {**document[part], **fields}
+    file = small.pipeline.options.workdir / f"{function}.json"
+    file.write_text(json.dumps(document))
+    aws.set_environment(name, {"CLUSTER_CONFIG": str(file)})
+    try:
+        yield
+    finally:
+        aws.functions[name] = before
+
+
+def test_a_namespace_is_missing(small: SmallMachine) -> None:
+    store = small.pipeline.kube.store
+    found = store.get(NAMESPACES, "kubeflow")
+    store.delete(NAMESPACES, "kubeflow")
+    try:
+        refused(small, "NamespaceMissing", "Namespaces are missing: kubeflow. Apply the cluster manifests")
+    finally:
+        store.create(NAMESPACES, {"metadata": {key: found["metadata"][key] for key in ("name", "labels")}})
+
+
+def test_the_project_is_missing(small: SmallMachine) -> None:
+    with project(small):
+        refused(small, "ProjectMissing", "AppProject aicr is missing in argocd. Apply the cluster manifests")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        ({"validation": {"enabled": False}}, "ValidationUnavailable", "validation.enabled is false"),
+        (
+            {
+                "registry": {
+                    "auth": {"provider": "static", "secretArn": "arn:aws:secretsmanager:us-west-2:1:x"}
+                }
+            },
+            "RegistryCredentialsUnavailable",
+            "secret",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_the_configuration_lacks(
+    small: SmallMachine, changes: dict[str, Any], reason: str, words: str
+) -> None:
+    with configured(small, "check_prerequisites", **changes):
+        refused(small, reason, words)
+
+
+def test_the_cluster_cannot_be_reached(small: SmallMachine) -> None:
+    with configured(small, "update_status", cluster={"endpoint": "http://127.0.0.1:9"}):
+        said = told(small)
+    words = "The cluster's API at http://127.0.0.1:9 cannot be reached"
+    assert f"Ready=False (ClusterUnreachable)\n  {words}" in said
+    assert "EngineAvailable  Unknown  ClusterUnreachable" in said
+
+
+def test_a_runtime_that_is_being_resolved(small: SmallMachine) -> None:
+    said = told(small)
+    assert "Resolved         False   Resolving" in said
+    assert "of the runtime is being resolved." in said
