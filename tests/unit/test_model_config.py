@@ -153,6 +153,23 @@ def test_signing_in_is_refused_where_it_proves_nothing(change: dict[str, Any], s
         parse_cluster_config({**CONFIG, "approvals": {**SIGNED_IN, **change}}, "x")
 
 
+IAM = "arn:aws:iam::111122223333:user/alex"
+
+
+def test_a_member_is_not_counted_again_by_name() -> None:
+    """At a terminal somebody is an approver by name; signed in, perhaps a member of a group by subject."""
+    alex = {"name": "alex", "email": "alex@example.com", "iam": IAM}
+    wanted = {**SIGNED_IN, "approvers": [alex]}
+    with refused(Reason.InvalidConfiguration, "approvers[0].subject: with groups, minApprovals above 1"):
+        parse_cluster_config({**CONFIG, "approvals": wanted}, "x")
+    for fine in (
+        {"approvers": [{**alex, "subject": "00u0"}]},
+        {"minApprovals": 1},
+        {"groups": [], "minApprovals": 2, "approvers": [alex, {"name": "kim", "subject": "00u1"}]},
+    ):
+        assert parse_cluster_config({**CONFIG, "approvals": {**wanted, **fine}}, "x").approvals.approvers
+
+
 def test_a_plain_issuer_only_on_loopback_and_a_pool_only_where_cognito_has_some() -> None:
     local = {**SIGNED_IN, "oidc": {"issuer": "http://127.0.0.1:9400", "clientId": "c"}}
     assert parse_cluster_config({**CONFIG, "approvals": local}, "x").approvals.oidc is not None

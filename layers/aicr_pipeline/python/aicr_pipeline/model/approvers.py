@@ -149,6 +149,13 @@ class Approvals(Document):
         ]
         if any(fnmatchcase(one, other) for one, other in permutations(arns, 2)):
             raise ValueError("approvers: each iam may stand once; two names for one person would count twice")
+        for index, approver in enumerate(self.approvers):
+            # A member of a group is known by the issuer's subject alone where the address is not verified.
+            if self.groups and self.min_approvals > 1 and approver.iam and approver.subject is None:
+                raise ValueError(
+                    f"approvers[{index}].subject: with groups, minApprovals above 1 and iam it is needed, or "
+                    "one person could count twice: signed in as a member, and at a terminal by name"
+                )
         if self.min_approvals > len(names) and not self.groups:
             raise ValueError("minApprovals: more than there are approvers")
         if not 10 <= seconds(self.deadline) <= 30 * 86400:
