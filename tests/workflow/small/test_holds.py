@@ -10,6 +10,7 @@ from aicr_pipeline.model.upgrades import ComponentRecord
 
 from tests.unit.upgrades import boundary, record
 from tests.workflow.small.machine import RELEASES, Json, SmallMachine
+from tests.workflow.small.terminal import told as terminal
 
 MANUAL = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "manual"))
 BLOCKED = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "blocked"))
@@ -60,6 +61,8 @@ def test_a_manual_step_waits_for_its_acknowledgement_and_then_goes_on(small: Sma
     told = small.offset
     name = held(small, 2, "AwaitingAcknowledgement")
     small.wait(lambda: len(small.pipeline.aws.messages) > told, 30, "the message about the hold")
+    manual = f"rollout {name}: step 2/3 gpu-operator (Upgrade) awaiting acknowledgement. gpu-operator from "
+    assert f"Ready=False (AwaitingAcknowledgement)\n  {manual}" in terminal(small)
     page = small.page(after=told)
     for words in ("Step 2 of 3 waits: gpu-operator", "Drain the queue.", "Jobs would be lost.", "Revoke"):
         assert words in page, words
@@ -93,6 +96,9 @@ def test_a_blocked_transition_stops_whatever_anybody_approves(small: SmallMachin
     assert (ended.status, ended.error, outcome["outcome"]) == ("FAILED", "TransitionBlocked", "Failed")
     assert "gpu-operator must not go from" in outcome["message"]
     assert "1. Drain the queue." in outcome["message"], "it says what to do instead"
+    said = terminal(small)
+    assert f"rollout {ended.name} stalled: gpu-operator must not go from" in said
+    assert "Stalled          True    TransitionBlocked" in said
     assert ledger(small, f"rollouts/{ended.name}/request.json") is None, "nobody was asked"
 
 
