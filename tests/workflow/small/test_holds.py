@@ -1,5 +1,6 @@
 """Steps that wait for a person, on a whole machine: held before anything is written, let go, or ended."""
 
+import base64
 import json
 from typing import Any
 
@@ -80,6 +81,11 @@ def test_a_manual_step_waits_for_its_acknowledgement_and_then_goes_on(small: Sma
     # The gate looked anew after the hold, and the component's other release was not asked for again.
     assert entered(small, "Check gate") == len(RELEASES) + 1
     given = ledger(small, f"rollouts/{name}/acknowledgements/gpu-operator.json")
+    binding = ledger(small, f"rollouts/{name}/binding.json")
+    statement = json.loads(base64.b64decode(ledger(small, binding["key"])["payload"]))
+    bound = dict(given)
+    del bound["rollout"]
+    assert statement["predicate"]["acknowledgements"] == [bound], "the evidence says who did it"
     request = ledger(small, f"rollouts/{name}/request.json")
     assert (given["release"], given["requestDigest"], given["reason"]) == (
         "gpu-operator",
