@@ -48,7 +48,8 @@ def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
     oldest = sweep.oldest
     for name, age in (
         ("OldestWaiterSeconds", max(oldest.values(), default=0.0)),
-        ("OldestApprovalSeconds", oldest.get("approval", 0.0)),
+        # A step that is held waits for a person as a question does.
+        ("OldestApprovalSeconds", max(oldest.get("approval", 0.0), oldest.get("hold", 0.0))),
     ):
         metrics.add_metric(name=name, unit=MetricUnit.Seconds, value=age)
     return done

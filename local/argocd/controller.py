@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from local.argocd import lies, reconcile
 from local.argocd.manifests import Object, Resource, Target
 from local.argocd.project import resource_error, spec_errors
 from local.argocd.reconcile import Live
+from local.argocd.record import Record
 from local.argocd.repository import Repository, RepositoryError
 from local.argocd.scenario import Fault, Scenario
 from local.argocd.settings import ArgoCdSettings
@@ -26,25 +27,6 @@ from local.kube.store import Store
 
 _WRITER = WriteOptions(manager="argocd-controller")
 _FINALIZER = "resources-finalizer.argocd.argoproj.io"
-
-
-@dataclass
-class _Record:
-    """What the controller remembers of an Application, beside its object."""
-
-    uid: str
-    live: Live | None = None
-    forced: bool = False
-    look_again_at: float | None = None
-    refreshed_at: float = field(default_factory=time.monotonic)
-    failing_since: float | None = None
-    finish_at: float | None = None
-    operations: int = 0
-    fault_ends: float | None = None
-    restarted: bool = False
-    synced: bool = False
-    cached: bool = False
-    missed: set[str] = field(default_factory=set)
 
 
 class ArgoCdStandin:
@@ -71,7 +53,7 @@ class ArgoCdStandin:
         repository = Repository(helm, workdir, self._settings.kube_version)
         self._targets = Targets(store, repository, self._settings.namespace)
         self._silent_until = 0.0
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, Record] = {}
         self._queue = WorkQueue()
         self._watches: list[Watch] = []
         self._threads: list[threading.Thread] = []
@@ -114,7 +96,7 @@ class ArgoCdStandin:
         for name in names:
             self._queue.put(name, seconds)
 
-    def _fault(self, name: str, record: _Record) -> Fault:
+    def _fault(self, name: str, record: Record) -> Fault:
         """What goes wrong with an Application now."""
         fault = self._scenario.fault(name, record.operations)
         if fault.seconds is None:
@@ -177,7 +159,7 @@ class ArgoCdStandin:
         uid = str(application["metadata"]["uid"])
         record = self._records.get(name)
         if record is None or record.uid != uid:
-            record = self._records[name] = _Record(uid)
+            record = self._records[name] = Record(uid)
         if application["metadata"].get("deletionTimestamp"):
             self._finalize(application)
             return
@@ -197,7 +179,7 @@ class ArgoCdStandin:
         if kept != (metadata.get("finalizers") or []):
             self._patch(application, {"metadata": {"finalizers": kept}})
 
-    def _operate(self, application: Object, record: _Record) -> Object:
+    def _operate(self, application: Object, record: Record) -> Object:
         """Take an operation up, or end it when its time has come; the Application as it is then."""
         name = application["metadata"]["name"]
         state = (application.get("status") or {}).get("operationState") or {}
@@ -219,7 +201,7 @@ class ArgoCdStandin:
         record.finish_at = None
         return self._sync(application, record, fault)
 
-    def _begin(self, application: Object, record: _Record) -> Object:
+    def _begin(self, application: Object, record: Record) -> Object:
         name = str(application["metadata"]["name"])
         fault = self._fault(name, record)
         record.synced = False
@@ -230,10 +212,10 @@ class ArgoCdStandin:
             begun = self._patch(begun, {"spec": {"syncPolicy": {"automated": {"prune": True}}}})
         if fault.restarts and not record.restarted:
             self.restart()
-            self._records[name] = _Record(record.uid, operations=record.operations, restarted=True)
+            self._records[name] = Record(record.uid, operations=record.operations, restarted=True)
         return begun
 
-    def _sync(self, application: Object, record: _Record, fault: Fault) -> Object:
+    def _sync(self, application: Object, record: Record, fault: Fault) -> Object:
         # Like the real one it goes on with what operationState has, whatever leaked into that.
         state = (application.get("status") or {}).get("operationState") or {}
         operation = state.get("operation") or application["operation"]
@@ -282,7 +264,7 @@ class ArgoCdStandin:
     def _end(
         self,
         application: Object,
-        record: _Record,
+        record: Record,
         phase: str,
         message: str,
         revision: str,
@@ -297,7 +279,7 @@ class ArgoCdStandin:
         record.forced = not self._fault(str(application["metadata"]["name"]), record).stale
         return self._patch(application, patch)
 
-    def _refresh(self, application: Object, record: _Record) -> None:
+    def _refresh(self, application: Object, record: Record) -> None:
         name = application["metadata"]["name"]
         since = time.monotonic() - record.refreshed_at
         due = since >= self._settings.poll_seconds
@@ -344,24 +326,36 @@ class ArgoCdStandin:
             fault=fault,
             sync_error=sync_error,
         )
-        if operation is not None:
-            patch["operation"] = operation
-            patch["status"]["operationState"] = None
         self._patch(application, patch)
+        if operation is not None:
+            self._start(name, operation)
+
+    def _start(self, name: str, operation: Object) -> None:
+        """Automated sync, as SetAppOperation starts it: never over another operation, whoever is faster."""
+        found = self._store.find(APPLICATIONS, name, namespace=self._settings.namespace)
+        if found is None or found.get("operation") or not reconcile.is_automated(found):
+            return
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        patch = {"metadata": version, "operation": operation, "status": {"operationState": None}}
+        try:
+            self._patch(found, patch)
+        except ApiError as error:
+            if error.code != 409:
+                raise
 
     @staticmethod
-    def _misses(application: Object, record: _Record, fault: Fault) -> bool:
+    def _misses(application: Object, record: Record, fault: Fault) -> bool:
         """Whether this request for a refresh is not seen: only another write makes the controller look."""
         record.missed.add(str(application["metadata"]["resourceVersion"]))
         return len(record.missed) <= fault.missed
 
-    def _within_grace(self, record: _Record) -> bool:
+    def _within_grace(self, record: Record) -> bool:
         """Argo CD keeps quiet for a while about a repository that a routine refresh could not reach."""
         if record.failing_since is None:
             record.failing_since = time.monotonic()
         return time.monotonic() - record.failing_since < self._settings.error_grace_seconds
 
-    def _settled(self, record: _Record) -> bool:
+    def _settled(self, record: Record) -> bool:
         """Whether workloads had their time; has another look taken when they had not."""
         if record.live is None:
             return False

@@ -201,6 +201,12 @@ def applied(target: Target, errors: dict[Resource, str]) -> list[Object]:
     return results
 
 
+def is_automated(application: Object) -> bool:
+    """Whether the controller may start operations of its own."""
+    automated = (application["spec"].get("syncPolicy") or {}).get("automated")
+    return automated is not None and automated.get("enabled") is not False
+
+
 def auto_sync(application: Object, target: Target, *, synced: bool) -> tuple[Object | None, str]:
     """The operation automated sync starts, or why it does not (a SyncError), or neither.
 
@@ -210,7 +216,7 @@ def auto_sync(application: Object, target: Target, *, synced: bool) -> tuple[Obj
     automated = (application["spec"].get("syncPolicy") or {}).get("automated")
     state = (application.get("status") or {}).get("operationState") or {}
     idle = not application.get("operation") and state.get("phase", "Succeeded") in COMPLETED
-    if automated is None or automated.get("enabled") is False or synced or not idle:
+    if automated is None or not is_automated(application) or synced or not idle:
         return None, ""
     source = application["spec"].get("source") or {}
     result = state.get("syncResult") or {}

@@ -15,7 +15,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.conftest import PHONE, WIDE, Browser, Front
 from tests.functional.approvals.conftest import Site
-from tests.functional.approvals.support import Waiting, decision_of, seed, started
+from tests.functional.approvals.support import Waiting, decision_of, hold, seed, started
 from tests.npm import installed
 
 
@@ -178,6 +178,23 @@ def test_revoke_while_it_runs(browser: Browser, front: Front, waiting: Waiting) 
     assert browser.driver.find_elements(By.TAG_NAME, "form") == []
 
 
+def test_acknowledge_with_the_keyboard_while_it_waits(browser: Browser, front: Front, site: Site) -> None:
+    held = hold(site.s3)
+    browser.driver.get(front.link(held))
+    browser.picture("held-phone-light")
+    width = browser.driver.execute_script("return document.documentElement.scrollWidth")
+    assert width <= PHONE[0], "nothing scrolls sideways"
+    text = browser.driver.find_element(By.ID, "held").text
+    assert "Step 2 of 5 waits: gpu-operator" in text and "Drain the queue." in text
+    card = browser.driver.find_element(By.ID, "held")
+    card.find_element(By.NAME, "reason").send_keys("Drained it")
+    card.find_element(By.NAME, "shortName").send_keys(held.short, Keys.TAB, Keys.ENTER)
+    wait_for(browser, lambda: not browser.driver.find_elements(By.ID, "held"))
+    found = held.read("acknowledgements/gpu-operator")
+    assert found is not None and (found["by"], found["reason"]) == ("alex", "Drained it")
+    assert browser.state() == "approved"
+
+
 def test_what_is_asked_changed_meanwhile(browser: Browser, front: Front, waiting: Waiting) -> None:
     browser.driver.get(front.link(waiting))
     field(browser, "reason").send_keys("kept")
@@ -264,7 +281,7 @@ def test_targets_are_large_enough(browser: Browser, front: Front, waiting: Waiti
     assert small == []
 
 
-STATES = ("open", "refused", "approved", "rejected", "expired", "failed", "succeeded", "revoked",
+STATES = ("open", "refused", "approved", "held", "rejected", "expired", "failed", "succeeded", "revoked",
           "superseded", "not-found")  # fmt: skip
 
 
@@ -281,6 +298,8 @@ def test_every_page_is_accessible(
         reasons = {"succeeded": "RolledOut", "revoked": "RolloutRevoked", "superseded": "RolloutSuperseded"}
         reason = reasons.get(state, "RolloutFailed")
         waiting.end(state.capitalize(), reason, "step 2/5 gpu-operator (Upgrade): the sync failed: timed out")
+    if state == "held":
+        waiting = hold(site.s3)
     browser.looks(PHONE, scheme)
     link = front.link(waiting)
     browser.driver.get(link[:-1] if state == "not-found" else link)
@@ -289,7 +308,7 @@ def test_every_page_is_accessible(
         press(browser, "Approved")
         wait_for(browser, lambda: browser.driver.find_elements(By.CSS_SELECTOR, "[role=alert]"))
     elif state != "not-found":
-        assert browser.state() == state
+        assert browser.state() == ("approved" if state == "held" else state)
     browser.driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     browser.picture(f"{state}-phone-{scheme}")
     browser.driver.execute_script((installed("axe-core", "4.14.1") / "axe.min.js").read_text())

@@ -28,7 +28,7 @@ from aicr_pipeline.model.evidence import (
     BoundValidation,
     Statement,
 )
-from aicr_pipeline.model.rollout import Rollout
+from aicr_pipeline.model.rollout import Acknowledgement, Rollout
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
@@ -408,3 +408,16 @@ def test_one_good_signature_among_others() -> None:
 def test_another_plan() -> None:
     other = json.dumps(plan(release("other")).wire()).encode()
     assert failed(look(text=other)) == "plan"
+
+
+def test_who_did_what_a_manual_step_asked_for_is_bound() -> None:
+    given = Acknowledgement(
+        rollout="demo-12345678-1", release="gpu-operator", request_digest=sha("asked"), by="kim",
+        identity="aws-iam", issuer="aws:111122223333", principal="arn:aws:iam::111122223333:role/kim",
+        reason="Drained it", at="2026-01-01T01:00:00.000Z",
+    )  # fmt: skip
+    bound = json.loads(statement(replace(BOUND, acknowledgements=(given,))))["predicate"]
+    wire = given.wire()
+    assert wire.pop("rollout") == BOUND.rollout.name
+    assert bound["acknowledgements"] == [wire]
+    assert "acknowledgements" not in json.loads(statement(BOUND))["predicate"], "as evidence was before"

@@ -221,6 +221,7 @@ def test_defaults() -> None:
         "kind": "self-managed",
         "destination": "https://kubernetes.default.svc",
         "graces": {"degraded": "15m", "errors": "10m", "suspended": "10m"},
+        "notifications": False,
     }
     assert (made.stabilization_window, made.approvals.deadline, made.approvals.min_approvals) == (
         "10m",

@@ -18,6 +18,7 @@ from aicr_pipeline.decide.application import (
     operation,
     spec_digest,
 )
+from aicr_pipeline.decide.ending import step_words
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.plan import plan_key
@@ -38,8 +39,11 @@ ANSWER = {
 }
 
 
-def apply(place: Place, action: str = "Install", **fields: Any) -> dict[str, Any]:
-    made = step(item=item(action=action, **fields), input=TO, token=None)
+def apply(
+    place: Place, action: str = "Install", gate: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    said = TO if gate is None else TO | {"gate": gate}
+    made = step(item=item(action=action, **fields), input=said, token=None)
     return apply_release(made, place.config, place.ledger, place.argocd, place.clock)
 
 
@@ -68,6 +72,21 @@ def test_a_new_release_is_one_write(place: Place) -> None:
     assert "automated" not in made["spec"]["syncPolicy"]
     assert "finalizers" not in made["metadata"]
     assert "ownerReferences" not in made["metadata"]
+
+
+@pytest.mark.parametrize("action", ["Install", "Unchanged"])
+@pytest.mark.parametrize("reason", [Reason.Paused, Reason.AwaitingAcknowledgement])
+def test_a_step_that_the_gate_held_is_not_written_by_a_definition_that_knows_no_hold(
+    place: Place, reason: Reason, action: str
+) -> None:
+    # Executions keep the definition they started with: to an older one all that is no end is an open gate.
+    place.put_plan(PLAN)
+    words = step_words(item(action=action))
+    hold = {"reason": str(reason), "message": f"{words}: somebody has to do something first."}
+    with refused(reason, "somebody has to do something first. This rollout began before") as caught:
+        apply(place, action, {"open": False, "hold": hold})
+    assert not caught.info.value.message.startswith("step "), "the handler puts the step's words before it"
+    assert place.store.list(APPLICATIONS, "argocd") == []
 
 
 def test_twice_is_once(place: Place) -> None:

@@ -11,9 +11,10 @@ from aicr_pipeline.actions import sweep_waiters
 from aicr_pipeline.adapters import cluster
 from aicr_pipeline.decide.application import new_application, operation
 from aicr_pipeline.model.rollout import ready_key
+from botocore.exceptions import ConnectionClosedError
 
 from local.kube import APPLICATIONS
-from tests.functional.actions.support import PLAN, ROLLOUT, Place
+from tests.functional.actions.support import BEGAN, PLAN, ROLLOUT, Place
 from tests.functional.actions.test_action_sweep import RELEASE, become, install, waiting
 
 DIGEST = RELEASE.chart.manifest_digest
@@ -177,8 +178,9 @@ def test_whoever_is_woken_takes_the_place_of_one_that_sleeps(place: Place) -> No
     assert place.sfn.calls == 1
 
 
+@pytest.mark.parametrize("budget", [30, -1], ids=["in-time", "at-the-end-of-its-time"])
 def test_a_wake_up_during_a_look_brings_another_look_at_once(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, budget: float
 ) -> None:
     install(place)
     waiting(place)
@@ -194,12 +196,49 @@ def test_a_wake_up_during_a_look_brings_another_look_at_once(
 
     monkeypatch.setattr(place.argocd, "application", stale)
     slept: list[int] = []
-    assert place.sweep(slept.append, budget=-1)["waiting"] == 1, "its time is over: nobody looks again"
-    turns.clear()
-    become(place, "Running")
-    assert place.sweep(slept.append)["answered"] == 1
+    assert place.sweep(slept.append, budget=budget)["answered"] == 1
     assert len(turns) == 2
     assert turns[0] == turns[1], "no interval between them"
+
+
+def test_a_run_that_is_woken_without_end_leaves_its_lease_to_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lambda ends a run that looks on for too long, and then its lease would keep others out for a while."""
+    install(place)
+    waiting(place)
+    read = place.argocd.application
+
+    def stormy(name: str) -> Any:
+        place.later(4)
+        place.coordination.nudge_lease()
+        return read(name)
+
+    monkeypatch.setattr(place.argocd, "application", stormy)
+    assert place.sweep(budget=-1) == {"leased": True, "answered": 0, "waiting": 1}
+    assert (place.now - BEGAN).total_seconds() < 20
+    assert place.coordination.take_lease("next", place.now, 30)
+
+
+@pytest.mark.parametrize("call", ["put_object", "update_item", "delete_item", "send_task_success"])
+def test_one_answer_that_cannot_be_kept_or_given_holds_up_no_other(
+    place: Place, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    many(place, 3)
+    client = {"put_object": place.s3, "send_task_success": place.sfn}.get(call, place.dynamodb)
+    real, lost = getattr(client, call), []
+
+    def once(*given: Any, **more: Any) -> Any:
+        if "LEASE" not in str(more) and not lost:
+            lost.append(call)
+            raise ConnectionClosedError(endpoint_url="https://example.test")
+        return real(*given, **more)
+
+    monkeypatch.setattr(client, call, once)
+    done = place.sweep()
+    assert lost and (done["leased"], done["answered"], done["waiting"]) == (True, 3, 0)
+    assert len(place.sfn.answered) == 3
+    assert any("ConnectionClosedError" in problem for problem in place.problems)
 
 
 def test_a_run_hands_over_to_the_next_minutes_without_a_gap(place: Place) -> None:

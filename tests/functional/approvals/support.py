@@ -33,17 +33,22 @@ from aicr_pipeline.model.plan import (
     Recorded,
     plan_key,
 )
+from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
     ApprovalRequest,
     Decision,
     Report,
     Rollout,
     RolloutOutcome,
+    StepHeld,
     StepStarted,
+    hold_key,
     rollout_key,
     step_key,
 )
 from aicr_pipeline.model.runtime import NodeGroup, Placement
+
+from tests.unit.upgrades import boundary, record
 
 ROOT = Path(__file__).parents[3]
 BUCKET = "ledger"
@@ -244,6 +249,27 @@ def started(waiting: Waiting, index: int, release: str) -> None:
     record = StepStarted(rollout=waiting.name, index=index, release=release, at=at)
     key = step_key(waiting.name, index)
     waiting.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record.wire()).encode())
+
+
+#: A record that asks for work before the second release is upgraded.
+MANUAL = NEW.model_copy(
+    update={
+        "upgrades": (record("gpu-operator", boundary("<25.3.1", ">=25.3.1 <=25.3.9", "manual")),),
+    }
+)
+
+
+def hold(s3: Any, reason: Reason = Reason.AwaitingAcknowledgement) -> Waiting:
+    """Approved, its first step done, and the second waiting for a person."""
+    waiting = seed(s3, new=MANUAL)
+    waiting.decide("Approved")
+    started(waiting, 1, "cert-manager")
+    made = StepHeld(
+        rollout=waiting.name, index=2, release="gpu-operator", reason=reason,
+        message="step 2/5 gpu-operator (Upgrade): do what the record says", at=rfc3339(datetime.now(UTC)),
+    )  # fmt: skip
+    s3.put_object(Bucket=BUCKET, Key=hold_key(made), Body=json.dumps(made.wire()).encode())
+    return waiting
 
 
 def load_handler(function: str = "serve_approvals") -> ModuleType:

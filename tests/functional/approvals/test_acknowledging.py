@@ -1,4 +1,4 @@
-"""Saying that a manual step's work was done: on the page and over the signed routes, guarded as decisions are."""
+"""Saying that a manual step's work was done: on the page, over the signed routes, guarded as a decision."""
 
 from __future__ import annotations
 
@@ -11,36 +11,19 @@ import pytest
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.approval import form_nonce
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import StepHeld, hold_key
 
 from tests.functional.approvals.conftest import Page, Site
-from tests.functional.approvals.support import BUCKET, KEY, NEW, Waiting, seed, started
+from tests.functional.approvals.support import BUCKET, KEY, MANUAL, Waiting, hold, seed, started
 from tests.functional.approvals.test_operators import AS_ALEX, AS_KIM, STRANGER, Api, api, configuration
-from tests.unit.upgrades import boundary, record
 
 __all__ = ["api", "configuration"]
 
 RELEASE = "gpu-operator"
-RECORDED = record(RELEASE, boundary("<25.3.1", ">=25.3.1 <=25.3.9", "manual"))
-MANUAL = NEW.model_copy(update={"upgrades": (RECORDED,)})
 
 
 @pytest.fixture
 def held(site: Site) -> Waiting:
     return hold(site.s3)
-
-
-def hold(s3: Any, reason: Reason = Reason.AwaitingAcknowledgement) -> Waiting:
-    """Approved, its first step done, and the second waiting for a person."""
-    waiting = seed(s3, new=MANUAL)
-    waiting.decide("Approved")
-    started(waiting, 1, "cert-manager")
-    made = StepHeld(
-        rollout=waiting.name, index=2, release=RELEASE, reason=reason,
-        message=f"step 2/5 {RELEASE} (Upgrade): do what the record says", at=rfc3339(datetime.now(UTC)),
-    )  # fmt: skip
-    s3.put_object(Bucket=BUCKET, Key=hold_key(made), Body=json.dumps(made.wire()).encode())
-    return waiting
 
 
 class Forms(HTMLParser):

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aicr_pipeline.actions.apply_release import apply_release
+from aicr_pipeline.actions.apply_release import OperationInFlightError, apply_release
 from aicr_pipeline.actions.look_at_application import look_at_application
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import after, now, rfc3339
-from aicr_pipeline.decide.application import AUTOMATED
+from aicr_pipeline.decide.application import AUTOMATED, MANAGED_BY
 from aicr_pipeline.decide.readiness import Graces, Readiness
 from aicr_pipeline.model.config import Engine
 from aicr_pipeline.model.plan import plan_key
@@ -36,6 +36,7 @@ from tests.unit.samples import chart, config, plan, release
 #: Of a scenario's own times: nobody watches here.
 SCALE = 0.3
 HEALTH_SECONDS = 0.25
+SETTINGS = ArgoCdSettings(sync_seconds=0.05, health_seconds=HEALTH_SECONDS)
 Object = dict[str, Any]
 
 
@@ -93,8 +94,8 @@ class Bench:
             },
             namespace="argocd",
         )
-        settings = ArgoCdSettings(sync_seconds=0.05, health_seconds=HEALTH_SECONDS)
-        self.argocd = ArgoCdStandin(self.store, helm=helm_binary(), workdir=workdir, settings=settings)
+        self.workdir = workdir
+        self.argocd = ArgoCdStandin(self.store, helm=helm_binary(), workdir=workdir, settings=SETTINGS)
         self.graces = Graces()
         self.requests = 0
 
@@ -295,6 +296,46 @@ def test_what_argo_cd_compares_unasked_it_keeps_quiet_about(bench: Bench, regist
             break
         time.sleep(0.02)
     assert "no such host" in bench.look(waiter).message
+
+
+def test_automated_sync_that_was_faster_is_waited_for(bench: Bench, registry: Registry) -> None:
+    """Self-heal is on between rollouts: its operation may be under way when a step comes to write."""
+    first, second = digest_of(registry), digest_of(registry, "1.1.0")
+    assert bench.follow(bench.apply(first)).last.state == "ready"
+    bench.argocd.scenario = Scenario({"demo": Fault(blocked=True, seconds=1)})
+    bench.adapter.change_application(
+        "demo", {"operation": {"initiatedBy": {"automated": True}, "sync": {"revision": first}}}
+    )
+    with pytest.raises(OperationInFlightError):
+        bench.apply(second, index=2)
+    assert bench.app()["spec"]["source"]["targetRevision"] == first
+    bench.argocd.scenario = Scenario()
+    for _ in range(500):
+        if "operation" not in bench.app():
+            break
+        time.sleep(0.02)
+    seen = bench.follow(bench.apply(second, index=2))
+    assert seen.last.state == "ready"
+    assert bench.truly_ready()
+    assert bench.app()["status"]["sync"]["revision"] == second
+
+
+def test_automated_sync_never_takes_the_place_of_ours(bench: Bench, registry: Registry) -> None:
+    """Somebody puts ``automated`` back while our operation waits: the controller leaves ours alone."""
+    digest = digest_of(registry)
+    bench.argocd.stop()
+    bench.apply(digest)
+    bench.adapter.change_application("demo", {"spec": {"syncPolicy": {"automated": {"selfHeal": True}}}})
+    again = ArgoCdStandin(bench.store, helm=helm_binary(), workdir=bench.workdir, settings=SETTINGS)
+    again.start()
+    try:
+        for _ in range(500):
+            if bench.app().get("status", {}).get("history"):
+                break
+            time.sleep(0.02)
+    finally:
+        again.stop()
+    assert [entry["initiatedBy"] for entry in bench.app()["status"]["history"]] == [{"username": MANAGED_BY}]
 
 
 def test_real_manifest_errors_are_remembered_after_three(bench: Bench, registry: Registry) -> None:

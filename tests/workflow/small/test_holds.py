@@ -1,5 +1,6 @@
 """Steps that wait for a person, on a whole machine: held before anything is written, let go, or ended."""
 
+import base64
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from aicr_pipeline.model.upgrades import ComponentRecord
 
 from tests.unit.upgrades import boundary, record
 from tests.workflow.small.machine import RELEASES, Json, SmallMachine
+from tests.workflow.small.terminal import told as terminal
 
 MANUAL = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "manual"))
 BLOCKED = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "blocked"))
@@ -60,6 +62,8 @@ def test_a_manual_step_waits_for_its_acknowledgement_and_then_goes_on(small: Sma
     told = small.offset
     name = held(small, 2, "AwaitingAcknowledgement")
     small.wait(lambda: len(small.pipeline.aws.messages) > told, 30, "the message about the hold")
+    manual = f"rollout {name}: step 2/3 gpu-operator (Upgrade) awaiting acknowledgement. gpu-operator from "
+    assert f"Ready=False (AwaitingAcknowledgement)\n  {manual}" in terminal(small)
     page = small.page(after=told)
     for words in ("Step 2 of 3 waits: gpu-operator", "Drain the queue.", "Jobs would be lost.", "Revoke"):
         assert words in page, words
@@ -77,6 +81,11 @@ def test_a_manual_step_waits_for_its_acknowledgement_and_then_goes_on(small: Sma
     # The gate looked anew after the hold, and the component's other release was not asked for again.
     assert entered(small, "Check gate") == len(RELEASES) + 1
     given = ledger(small, f"rollouts/{name}/acknowledgements/gpu-operator.json")
+    binding = ledger(small, f"rollouts/{name}/binding.json")
+    statement = json.loads(base64.b64decode(ledger(small, binding["key"])["payload"]))
+    bound = dict(given)
+    del bound["rollout"]
+    assert statement["predicate"]["acknowledgements"] == [bound], "the evidence says who did it"
     request = ledger(small, f"rollouts/{name}/request.json")
     assert (given["release"], given["requestDigest"], given["reason"]) == (
         "gpu-operator",
@@ -93,6 +102,9 @@ def test_a_blocked_transition_stops_whatever_anybody_approves(small: SmallMachin
     assert (ended.status, ended.error, outcome["outcome"]) == ("FAILED", "TransitionBlocked", "Failed")
     assert "gpu-operator must not go from" in outcome["message"]
     assert "1. Drain the queue." in outcome["message"], "it says what to do instead"
+    said = terminal(small)
+    assert f"rollout {ended.name} stalled: gpu-operator must not go from" in said
+    assert "Stalled          True    TransitionBlocked" in said
     assert ledger(small, f"rollouts/{ended.name}/request.json") is None, "nobody was asked"
 
 

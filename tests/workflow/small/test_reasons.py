@@ -13,6 +13,7 @@ from local.approve import answer
 from local.argocd import Fault
 from local.argocd.installed import controller
 from local.kube import APP_PROJECTS, APPLICATIONS, ROLE_BINDINGS
+from local.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from tests.workflow.small.machine import RELEASES, SmallMachine
 from tests.workflow.small.terminal import run, told
 
@@ -243,6 +244,20 @@ def test_the_project_is_gone(small: SmallMachine) -> None:
         small.approve()
         stopped(small, "ProjectMissing", "AppProject aicr is gone from argocd", sent=sent)
         assert "EngineAvailable  False   ProjectMissing" in told(small)
+
+
+def test_argo_cd_is_gone(small: SmallMachine) -> None:
+    store, name = small.pipeline.kube.store, "applications.argoproj.io"
+    _, sent = asked(small)
+    kept = store.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    store.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
+    try:
+        small.approve()
+        stopped(small, "EngineMissing", "the Application CRD is missing. Install it again", sent=sent)
+        assert "EngineAvailable  False   EngineMissing" in told(small)
+    finally:
+        definition = {key: kept[key] for key in ("apiVersion", "kind", "spec")}
+        store.create(CUSTOM_RESOURCE_DEFINITIONS, definition | {"metadata": {"name": name}})
 
 
 def test_a_sync_window_denies(small: SmallMachine) -> None:

@@ -1,5 +1,6 @@
 """State "Apply release": one write of the Application and one operation at the exact digest."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from aicr_pipeline.adapters.argocd import ArgoCd
@@ -16,6 +17,7 @@ from aicr_pipeline.decide.application import (
     was_asked,
 )
 from aicr_pipeline.decide.approval import check_deadline
+from aicr_pipeline.decide.ending import step_words
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
@@ -48,10 +50,11 @@ def apply_release(
     ------
     PipelineError
         ``RolloutSuperseded`` for one that is over, ``RolloutRevoked``, ``RolloutExpired``;
-        ``ForeignObject``; transient while somebody else's operation runs or the Application is being
-        deleted: that is waited for, never overwritten.
+        ``ForeignObject``; the hold's reason where the gate held the step; transient while somebody else's
+        operation runs or the Application is being deleted: that is waited for, never overwritten.
     """
     item, rollout = dict(step.item or {}), str(step.input["rollout"])
+    _refuse_held(step.input.get("gate"), item)
     refuse_over(ledger, rollout)
     refuse_revoked(ledger, rollout)
     check_deadline(str(step.input["deadline"]), clock())
@@ -70,6 +73,21 @@ def apply_release(
             continue  # read again: what the other writer did decides what is left to do
         return {"written": written, "digest": digest, "requestId": ours, "spec": spec}
     raise TransientError(Reason.Conflict, f"Application {release.name} is being written by somebody else.")
+
+
+def _refuse_held(gate: object, item: Mapping[str, Any]) -> None:
+    """A definition from before "Hold step" takes whatever the gate does not end for an open one.
+
+    Its executions keep it for as long as their approval waits. They cannot wait here, so they end.
+    """
+    hold = gate.get("hold") if isinstance(gate, Mapping) else None
+    if hold is not None:
+        why = str(hold["message"]).removeprefix(f"{step_words(item)}: ")
+        raise PipelineError(
+            Reason(hold["reason"]),
+            f"{why} This rollout began before steps could wait for that, so it ends here: submit the runtime "
+            "again once it is done.",
+        )
 
 
 def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan: str, ours: str) -> bool:

@@ -12,6 +12,7 @@ from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.rollouts import (
+    load_acknowledgement,
     load_plan,
     load_report,
     load_request,
@@ -22,6 +23,7 @@ from aicr_pipeline.adapters.rollouts import (
 )
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, parse_time, rfc3339
+from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.canonical import digest, sha256
@@ -41,7 +43,7 @@ from aicr_pipeline.model.evidence import (
 )
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Decision, Rollout, rollout_key
+from aicr_pipeline.model.rollout import Acknowledgement, Decision, Rollout, rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -115,6 +117,7 @@ def _statement(
             plan=plan,
             decision=_decision(ledger, rollout),
             request=load_request(ledger, rollout.name),
+            acknowledgements=_acknowledgements(ledger, rollout),
             validation=validation,
             aicr_evidence=evidence,
             post_install_snapshot_digest=read_snapshot(snapshot).digest,
@@ -139,6 +142,25 @@ def _decision(ledger: Ledger, rollout: Rollout) -> Decision | None:
         digest = request_digest(report, rollout.deadline)
         check_decision(decision, load_request(ledger, rollout.name), digest, given)
     return decision
+
+
+def _acknowledgements(ledger: Ledger, rollout: Rollout) -> tuple[Acknowledgement, ...]:
+    """What was said before each manual step, which its gate waited for."""
+    report = load_report(ledger, rollout.name)
+    if report is None:
+        return ()
+    found = []
+    for step in report.steps:
+        given = (
+            load_acknowledgement(ledger, rollout.name, step.release) if step.must_be_acknowledged else None
+        )
+        missing = acknowledgement_missing(step, given, request_digest(report, rollout.deadline))
+        if missing is not None:
+            raise PipelineError(
+                Reason.RolloutFailed, f"An acknowledgement is gone from the ledger. {missing}"
+            )
+        found += [given] if given is not None else []
+    return tuple(found)
 
 
 def _validation(

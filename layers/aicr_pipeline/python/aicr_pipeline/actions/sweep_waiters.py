@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from aicr_pipeline.actions.look_at_waiters import Answer, World, look, overdue, refused
 from aicr_pipeline.adapters.aws import error_code
+from aicr_pipeline.adapters.cluster import UnexpectedAnswerError
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -29,6 +30,8 @@ _GONE = {"InvalidToken", "TaskTimedOut", "TaskDoesNotExist"}
 _LEASE_SECONDS = 30.0
 #: While a look takes long, the lease is renewed this often.
 _RENEW_SECONDS = 10.0
+#: So much longer than its budget a run may look on when it was woken during its last look.
+_OVERTIME_SECONDS = 15.0
 #: After the last answer the next wait usually comes within so many intervals; else its own event wakes us.
 _LINGER_INTERVALS = 3
 #: People are waited for without a loop.
@@ -96,7 +99,9 @@ class Sweep:
             over = now - started > self._budget
             looping = any(waiter.kind not in _CALM for waiter in waiters) or now - last < linger
             if over or not looping:
-                if table.drop_lease(holder) or over:
+                # Else we were woken meanwhile: whoever did left it to us, and ended.
+                late = now - started > self._budget + _OVERTIME_SECONDS
+                if table.drop_lease(holder) or (late and table.leave_lease(holder)):
                     return {"leased": True, "answered": answered, "waiting": waiting}
             elif table.rest_lease(holder, self._world.clock(), _LEASE_SECONDS):
                 self._sleep(self._interval)
@@ -121,7 +126,7 @@ class Sweep:
         world = self._listed(waiters)
         pool = ThreadPoolExecutor(_AT_ONCE, "sweep")
         try:
-            found = {pool.submit(self._settle, waiter, world): waiter for waiter in waiters}
+            found = {pool.submit(self._try, waiter, world): waiter for waiter in waiters}
             pending: set[Future[bool]] = set(found)
             while pending:
                 _, pending = wait(pending, _RENEW_SECONDS)
@@ -140,7 +145,7 @@ class Sweep:
             return self._world
         try:
             listed = self._world.argocd().listed(wanted)
-        except PipelineError as error:
+        except (PipelineError, UnexpectedAnswerError) as error:
             problem = error  # each release's look says so of its own
 
             def unreachable() -> Any:
@@ -148,6 +153,14 @@ class Sweep:
 
             return replace(self._world, argocd=unreachable)
         return replace(self._world, argocd=lambda: listed)
+
+    def _try(self, waiter: Waiter, world: World) -> bool:
+        """Settle one; what a store or Step Functions does not take is tried again at the next look."""
+        try:
+            return self._settle(waiter, world)
+        except (PipelineError, ClientError, BotoCoreError) as error:
+            self._report(f"its answer could not be kept or given ({type(error).__name__})", waiter)
+            return False
 
     def _settle(self, waiter: Waiter, world: World) -> bool:
         answer = waiter.answer

@@ -172,6 +172,15 @@ class Coordination:
             ExpressionAttributeValues={":holder": {"S": holder}},
         )
 
+    def leave_lease(self, holder: str) -> bool:
+        """Give the lease back, nudged or not, so that the next one may take it; False when we lost it."""
+        return self._conditionally(
+            "delete_item",
+            Key=_key("LEASE", "sweep"),
+            ConditionExpression="holder = :holder",
+            ExpressionAttributeValues={":holder": {"S": holder}},
+        )
+
     def _update_lease(
         self,
         holder: str,

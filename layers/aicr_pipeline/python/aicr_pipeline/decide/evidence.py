@@ -11,6 +11,7 @@ from aicr_pipeline.model.evidence import (
     PREDICATE_TYPE,
     STATEMENT_TYPE,
     Binding,
+    BoundAcknowledgement,
     BoundAicrEvidence,
     BoundApproval,
     BoundFourEyes,
@@ -23,7 +24,7 @@ from aicr_pipeline.model.evidence import (
     Subject,
 )
 from aicr_pipeline.model.plan import Plan
-from aicr_pipeline.model.rollout import ApprovalRequest, Decision, Rollout
+from aicr_pipeline.model.rollout import Acknowledgement, ApprovalRequest, Decision, Rollout
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Bound:
     pipeline: BoundPipeline
     local_engine: bool
     bound_at: str
+    acknowledgements: tuple[Acknowledgement, ...] = ()
 
 
 def statement(bound: Bound) -> bytes:
@@ -81,6 +83,11 @@ def statement(bound: Bound) -> bytes:
         validator_images=state.validator_images,
         aicr_evidence=bound.aicr_evidence,
         approval=_approval(bound.decision, bound.request),
+        acknowledgements=tuple(
+            BoundAcknowledgement.model_validate_json(given.model_dump_json(by_alias=True, exclude_none=True))
+            for given in bound.acknowledgements
+        )
+        or None,
         four_eyes=_four_eyes(bound),
         validation=bound.validation,
         outcome="Succeeded",

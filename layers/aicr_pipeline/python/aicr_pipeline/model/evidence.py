@@ -65,6 +65,19 @@ class BoundApproval(_Lenient):
     request_digest: Digest
 
 
+class BoundAcknowledgement(_Lenient):
+    """Who did what a manual step's upgrade record asked for."""
+
+    release: str
+    by: str
+    identity: str
+    issuer: str
+    principal: str | None = None
+    reason: str
+    at: str
+    request_digest: Digest
+
+
 class BoundFourEyes(_Lenient):
     """Whether it is known that somebody other than the submitter approved, and if not, why."""
 
@@ -106,6 +119,8 @@ class Binding(_Lenient):
     validator_images: tuple[str, ...]
     aicr_evidence: BoundAicrEvidence | None = None
     approval: BoundApproval | None = None
+    #: Absent where no step was manual, and in evidence of earlier versions.
+    acknowledgements: tuple[BoundAcknowledgement, ...] | None = None
     #: Absent where nobody had to approve, and in evidence of earlier versions.
     four_eyes: BoundFourEyes | None = None
     validation: BoundValidation
