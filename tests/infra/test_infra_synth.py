@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from aicr_pipeline.model.config import load_cluster_config
 
 from infra.cluster_manifests import render
@@ -115,9 +116,12 @@ def test_another_accounts_cluster_gets_its_entries_and_repositories_there(tmp_pa
 
 
 def test_too_many_approvers_are_refused_before_lambda_does(tmp_path: Path) -> None:
-    people = "\n".join(f"    - {{name: person-number-{n:02}-with-a-very-long-name}}" for n in range(20))
-    text = DEMO.read_text().replace("    - {name: alex, email: alex@example.com}", people)
+    document = yaml.safe_load(DEMO.read_text())
+    document["cluster"]["name"] = "a-cluster-with-a-rather-long-name"
+    document["approvals"]["approvers"] = [
+        {"name": f"person-number-{number:02}-with-a-very-long-name"} for number in range(20)
+    ]
     file = tmp_path / "crowd.yaml"
-    file.write_text(text.replace("name: demo", "name: a-cluster-with-a-rather-long-name"))
+    file.write_text(yaml.safe_dump(document))
     with pytest.raises(RuntimeError, match=r"approvals\.approvers: 20 approvers"):
         synthesize(file, tmp_path / "out")
