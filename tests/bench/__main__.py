@@ -1,4 +1,6 @@
-"""``python -m tests.bench [imports] [demo] [mirror] [resolve]``: all or those named; over budget is said.
+"""``python -m tests.bench [imports] [demo] [mirror] [resolve] [rollout]``: all or those named.
+
+What is over its budget is said.
 
 Times depend on the machine, so no test holds them; budgets are for an idle machine of two cores.
 """
@@ -11,12 +13,13 @@ from tests.bench.demo import demo
 from tests.bench.imports import imports
 from tests.bench.mirror import CONTENDERS, ROUNDS, mirror
 from tests.bench.resolve import resolve
+from tests.bench.rollout import rollout
 
 
 def main() -> int:
     """Run the parts that were asked for; 1 when one is over its budget."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    names = ("imports", "demo", "mirror", "resolve")
+    names = ("imports", "demo", "mirror", "resolve", "rollout")
     parser.add_argument("part", nargs="*", help=f"{', '.join(names)}; all of them when none is named")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measured rounds of the mirror")
     parser.add_argument(
@@ -30,6 +33,7 @@ def main() -> int:
         "demo": demo,
         "mirror": lambda: mirror(asked.rounds, asked.beside),
         "resolve": resolve,
+        "rollout": rollout,
     }
     within = [part() for name, part in parts.items() if name in asked.part or not asked.part]
     print("\nwithin the budgets" if all(within) else "\nover a budget")

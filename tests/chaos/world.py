@@ -66,8 +66,8 @@ RULES = {
     "Execution Stalled": ("start_rollout",),
     "Waiter Registered": ("sweep_waiters",),
 }
-#: Longer than any rollout here takes, disturbed or not.
-_TURNS = 600
+#: Longer than any rollout here takes for each release, disturbed or not.
+_TURNS = 300
 _WORLDS = itertools.count(1)
 
 
@@ -354,7 +354,7 @@ class World:
 
     def settle(self, stop: Callable[[World], bool] = lambda world: False) -> None:
         """Until nothing is left to happen; ``stop`` is asked between any two things."""
-        for _ in range(_TURNS):
+        for _ in range(_TURNS * len(self.plan.desired_state.releases)):
             if stop(self):
                 return
             if self.events:
