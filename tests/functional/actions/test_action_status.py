@@ -694,6 +694,30 @@ def test_two_looks_at_once_tell_once(well: Place, look: Looks, monkeypatch: pyte
     assert subjects(well) == ["[aicr demo] Ready=False: NotReady"]
 
 
+def test_a_slow_look_does_not_take_the_place_of_a_later_one(
+    well: Place, look: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schedule's look lists while a rollout ends; the look that its outcome causes is done first."""
+    degrade(well)
+    listed = well.argocd.applications
+    later: list[Status] = []
+
+    def slow() -> Any:
+        found = list(listed())
+        if not later:
+            monkeypatch.setattr(well.argocd, "applications", listed)
+            degrade(well, "Healthy")
+            well.later(5)
+            later.append(look())
+        return iter(found)
+
+    monkeypatch.setattr(well.argocd, "applications", slow)
+    assert look() == later[0]
+    assert told(later[0].condition(ConditionType.Ready)) == ("True", "RolledOut")
+    assert look.said == {"ready": "True", "reason": "RolledOut", "changed": [], "told": False}
+    assert well.events.details("Status Changed") == []
+
+
 # People
 
 
