@@ -243,7 +243,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.events(),
     ),
     "request_approval": lambda g: (
-        *g.read("plans/*", "rollouts/*"),
+        *g.read("rollouts/*"),
         *g.write("rollouts/*/request.json", "rollouts/*/bypass.json", "rollouts/*/messages/*"),
         *g.waiter(),
         *g.publish(),
@@ -317,7 +317,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         Right(("states:ListExecutions",), (g.arns.resolve_machine,)),
     ),
     "start_rollout": lambda g: (
-        *g.read("plans/*", "rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
+        *g.read("rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
         # What caused the rollout is claimed once, so an event that comes twice starts one.
         *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
         # A rollout that stalled ends when a newer one takes its place.
@@ -330,7 +330,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "sweep_waiters": lambda g: (
         # Whether a pause is over.
         *g.inbox(),
-        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.read("rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
         # That a release became ready.
         *g.write("rollouts/*/ready/*"),

@@ -1,4 +1,5 @@
-"""``python -m tests.bench [imports] [demo] [mirror] [resolve] [approvals]``: all or those named.
+"""``python -m tests.bench [imports] [demo] [mirror] [resolve] [approvals] [rollout]``: all or those named.
+
 
 What is over its budget is said. Times depend on the machine, so no test holds them; budgets are for an idle
 machine of two cores.
@@ -13,12 +14,13 @@ from tests.bench.demo import demo
 from tests.bench.imports import imports
 from tests.bench.mirror import CONTENDERS, ROUNDS, mirror
 from tests.bench.resolve import resolve
+from tests.bench.rollout import rollout
 
 
 def main() -> int:
     """Run the parts that were asked for; 1 when one is over its budget."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    names = ("imports", "demo", "mirror", "resolve", "approvals")
+    names = ("imports", "demo", "mirror", "resolve", "approvals", "rollout")
     parser.add_argument("part", nargs="*", help=f"{', '.join(names)}; all of them when none is named")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measured rounds of the mirror")
     parser.add_argument(
@@ -33,6 +35,7 @@ def main() -> int:
         "mirror": lambda: mirror(asked.rounds, asked.beside),
         "resolve": resolve,
         "approvals": approvals,
+        "rollout": rollout,
     }
     within = [part() for name, part in parts.items() if name in asked.part or not asked.part]
     print("\nwithin the budgets" if all(within) else "\nover a budget")

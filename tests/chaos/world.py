@@ -10,6 +10,7 @@ import importlib.util
 import itertools
 import json
 import os
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -66,8 +67,8 @@ RULES = {
     "Execution Stalled": ("start_rollout",),
     "Waiter Registered": ("sweep_waiters",),
 }
-#: Longer than any rollout here takes, disturbed or not.
-_TURNS = 600
+#: Longer than any rollout here takes for each release, disturbed or not.
+_TURNS = 300
 _WORLDS = itertools.count(1)
 
 
@@ -185,6 +186,8 @@ class World:
         #: Operations that Argo CD ran: (Application, request).
         self.operations: Counter[tuple[str, str]] = Counter()
         self.dead: list[str] = []
+        #: Seconds of the processor in functions, with what answers them.
+        self.busy = 0.0
         #: Executions that ended badly, each by name and redrive.
         self.ended: list[str] = []
         self.replays = 1
@@ -325,7 +328,7 @@ class World:
             aws_request_id=f"request-{len(self.faults.calls)}",
         )
         self.later(0.05)
-        World.current = self
+        World.current, began = self, time.process_time()
         try:
             result: Json = handlers()[function].handler(json.loads(json.dumps(payload)), context)
         except KilledError:
@@ -334,6 +337,7 @@ class World:
             raise FunctionError(type(error).__name__, str(error)) from error
         finally:
             World.current = None
+            self.busy += time.process_time() - began
             self.faults.begin()
         return result
 
@@ -354,7 +358,7 @@ class World:
 
     def settle(self, stop: Callable[[World], bool] = lambda world: False) -> None:
         """Until nothing is left to happen; ``stop`` is asked between any two things."""
-        for _ in range(_TURNS):
+        for _ in range(_TURNS * len(self.plan.desired_state.releases)):
             if stop(self):
                 return
             if self.events:

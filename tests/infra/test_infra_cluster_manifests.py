@@ -323,3 +323,26 @@ def test_allowed(server: KubeServer, function: str, verb: str, path: str) -> Non
 @pytest.mark.parametrize(("function", "verb", "path"), REFUSED)
 def test_refused(server: KubeServer, function: str, verb: str, path: str) -> None:
     assert not may(server, function, verb, path)
+
+
+# Notifications
+
+
+def test_argo_cd_is_told_to_notify_only_where_that_is_wanted() -> None:
+    def maps(**changes: object) -> list[Manifest]:
+        return [found for found in manifests(sample(**changes)) if found["kind"] == "ConfigMap"]
+
+    assert maps() == []
+    (found,) = maps(**{"engine.notifications": True})
+    assert found["metadata"] == {"name": "argocd-notifications-cm", "namespace": "argocd"}
+    texts = {key: yaml.safe_load(text) for key, text in found["data"].items()}
+    service = texts["service.webhook.aicr-pipeline"]
+    # Address and secret stand in Argo CD's own Secret.
+    assert service["url"] == "$aicr-webhook-url"
+    assert service["headers"] == [{"name": "X-Aicr-Webhook-Secret", "value": "$aicr-webhook-secret"}]
+    assert texts["template.aicr-pipeline"]["webhook"]["aicr-pipeline"]["method"] == "POST"
+    assert {rule["oncePer"] for rule in texts["trigger.aicr-pipeline"]} == {
+        "app.status.operationState.finishedAt"
+    }
+    (subscription,) = texts["subscriptions"]
+    assert subscription["selector"] == "app.kubernetes.io/managed-by=aicr-pipeline"

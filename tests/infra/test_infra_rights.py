@@ -99,6 +99,18 @@ def test_starts_go_through_the_alias_only(stack: Stack) -> None:
         assert resource.endswith(f"-{who.removeprefix('start_')}:live")
 
 
+def test_only_who_loads_a_plan_may_read_plans(stack: Stack) -> None:
+    readers = {
+        who
+        for who in granted(stack, "s3:GetObject")
+        if any("/plans/" in found for found in resources(stack, who, "s3:GetObject"))
+    }
+    assert readers == {
+        "write_plan", "assess_transition", "check_gate", "apply_release", "validate_deployment",
+        "confirm_criteria", "bind_evidence", "update_status", "serve_approvals", "serve_operators",
+    }  # fmt: skip
+
+
 def test_only_bind_evidence_signs_and_only_digests(stack: Stack) -> None:
     assert granted(stack, "kms:Sign") == {"bind_evidence"}
     (statement,) = [found for _, found in stack.statements() if "kms:Sign" in as_list(found["Action"])]

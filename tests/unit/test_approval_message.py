@@ -7,7 +7,8 @@ from aicr_pipeline.decide.assess import assess
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest
 
-from tests.unit.samples import config, plan, refused, sha
+from tests.unit.samples import config, plan, refused, release, sha
+from tests.unit.upgrades import boundary, record
 
 #: As long as names become: a cluster of 40 characters, 8 of the plan, a number.
 ROLLOUT = "c" * 40 + "-12345678-999"
@@ -87,3 +88,14 @@ def test_settings_of_messages_that_are_refused(changes: dict[str, object], said:
     with refused(Reason.InvalidConfiguration) as caught:
         config(**changes)
     assert said in str(caught.info.value.message)
+
+
+def test_a_question_names_what_waits_and_what_stays() -> None:
+    manual = record("b", boundary("<2.0.0", ">=2.0.0 <=2.1.0", "manual"))
+    before = plan(release("b"), *(release(f"gone-{number}") for number in range(9)))
+    after = plan(release("b", "2.0.0")).model_copy(update={"upgrades": (manual,)})
+    report = assess(before, after, always_ask=True, from_is_whole=True)
+    lines = question("demo", REQUEST, report, "https://a.example/approvals/x", False).splitlines()
+    assert "  each waits until its work is acknowledged: b" in lines
+    gone = ", ".join(f"gone-{number}" for number in range(8))
+    assert f"  no longer in the plan, left installed: {gone} and 1 more" in lines

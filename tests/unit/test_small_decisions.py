@@ -247,6 +247,8 @@ def test_step_words() -> None:
 @pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_has_an_outcome(reason: Reason) -> None:
     named = {
+        Reason.RolledOut: Outcome.Succeeded,
+        Reason.ValidationDisabled: Outcome.Succeeded,
         Reason.RolloutExpired: Outcome.Expired,
         Reason.RolloutRevoked: Outcome.Revoked,
         Reason.RolloutRejected: Outcome.Rejected,

@@ -111,7 +111,7 @@ class Kept:
             input={"toPlan": PLAN.desired_state_digest},
         )
         p = self.place
-        return check_gate(made, self.config, p.ledger, p.argocd, p.coordination, p.bus, p.clock)
+        return check_gate(made, self.config, p.ledger, p.inbox, p.argocd, p.coordination, p.bus, p.clock)
 
     def wake(self) -> dict[str, Any]:
         """What the rule does with the newest event."""

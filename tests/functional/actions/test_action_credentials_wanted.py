@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 from aicr_pipeline import wiring
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS, TROUBLE
-from aicr_pipeline.actions.want_credentials import ASK_EVERY, PATIENCE, CredentialsComingError
-from aicr_pipeline.clock import after
+from aicr_pipeline.actions.want_credentials import (
+    ASK_EVERY,
+    PATIENCE,
+    CredentialsComingError,
+    want_credentials,
+)
+from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.credentials import EXPIRES_AT, SECONDS_LEFT
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
@@ -19,12 +24,13 @@ from aicr_pipeline.model.reasons import Reason
 from infra.sources import FUNCTIONS_FOLDER
 from local.kube import SECRETS
 from tests.functional.actions.credentials import FIRST, OCI, Kept
-from tests.functional.actions.support import BEGAN, PLAN
+from tests.functional.actions.support import BEGAN, PLAN, item, step
 from tests.unit.samples import config, refused, sha
 
 
 @pytest.fixture
 def approved(kept: Kept) -> Kept:
+    kept.place.submit()
     kept.place.approve(kept.place.put_rollout(PLAN))
     return kept
 
@@ -101,6 +107,30 @@ def test_a_refresh_that_fails_for_a_while_only_delays_the_step(approved: Kept) -
     assert approved.place.events.types == ["Credentials Wanted"] * 2
     approved.wake()
     assert approved.gate(retries=ASK_EVERY + 1) == {"open": True}
+
+
+@pytest.mark.parametrize("reason", [Reason.RegistryUnreachable, Reason.ClusterUnreachable])
+@pytest.mark.parametrize("index", [1, None], ids=["gate", "assessment"])
+def test_after_ten_minutes_away_nothing_is_decided_either(
+    approved: Kept, reason: Reason, index: int | None
+) -> None:
+    """Outside of the Map, too: what a refusal there returns would be the rollout's end."""
+    place = approved.place
+    place.coordination.put_fact(
+        TROUBLE, {"at": rfc3339(BEGAN), "reason": reason, "message": "away", "proven": False}
+    )
+    made = step(
+        "Check gate" if index else "Assess transition",
+        item=None if index is None else item(index=index),
+        token=None,
+        retries=40,
+        enteredAt=rfc3339(BEGAN),
+    )
+    place.later(PATIENCE.total_seconds())
+    with refused(reason, "away") as caught:
+        release = PLAN.desired_state.releases[0]
+        want_credentials(made, release, approved.config, place.coordination, place.bus, place.clock)
+    assert caught.info.value.retry and type(caught.info.value) is not CredentialsComingError
 
 
 @pytest.mark.parametrize("index", [1, 2])

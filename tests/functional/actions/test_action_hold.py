@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from aicr_pipeline.actions.check_gate import check_gate
 from aicr_pipeline.actions.hold_step import hold_step
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
 from aicr_pipeline.actions.tell_approvers import Ways
+from aicr_pipeline.adapters.rollouts import load_hold
 from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.application import new_application
 from aicr_pipeline.decide.assess import assess, request_digest
@@ -106,6 +108,20 @@ def test_a_hold_that_comes_back_is_told_again(place: Place, report: Report) -> N
         and "waits at gpu-operator" in (place.topics.sent[-1]["Subject"])
     )
     assert "Drain" not in place.topics.sent[0]["Message"], "a pause has nothing to do with the record"
+
+
+def test_the_newest_hold_is_why_it_waits(place: Place, report: Report) -> None:
+    """Paused, then not acknowledged, then paused again: the page must not speak of the record."""
+    for minute, hold in enumerate((PAUSE, HOLD, PAUSE, HOLD, PAUSE), 1):
+        place.now = BEGAN + timedelta(minutes=minute)
+        entered = rfc3339(place.now)
+        for retries in (0, 1):
+            held(place, hold, enteredAt=entered, retries=retries)
+            found = load_hold(place.ledger, ROLLOUT, 0)
+            assert found is not None
+            assert (str(found.reason), found.at) == (hold["reason"], entered)
+            place.later(1)
+    assert len(place.ledger_keys(f"rollouts/{ROLLOUT}/holds/")) == 5, "a retry is no hold of its own"
 
 
 def test_messages_that_nobody_takes_are_tried_again_and_do_not_stop_the_wait(

@@ -412,6 +412,7 @@ def end(place: Place, state: dict[str, Any]) -> None:
 
 
 def test_the_gate_believes_a_bypass_only_while_it_is_configured(place: Place) -> None:
+    place.submit()
     place.put_rollout(PLAN)
     place.coordination.put_fact(
         CREDENTIALS, {"mintedAt": after(BEGAN, 0), "expiresAt": after(BEGAN, 12 * 3600)}
@@ -427,7 +428,14 @@ def test_the_gate_believes_a_bypass_only_while_it_is_configured(place: Place) ->
             item=item(),
         )
         return check_gate(
-            made, place.config, place.ledger, place.argocd, place.coordination, place.bus, place.clock
+            made,
+            place.config,
+            place.ledger,
+            place.inbox,
+            place.argocd,
+            place.coordination,
+            place.bus,
+            place.clock,
         )
 
     assert gate() == {"open": True}

@@ -49,6 +49,7 @@ def overwrite(place: Place, digest: str, text: bytes) -> None:
 @pytest.fixture
 def recorded(place: Place) -> Place:
     """A rollout whose records are all there."""
+    place.submit()
     place.approve(place.put_rollout(PLAN))
     test_action_gate.fresh(place)
     place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", test_action_jobs.SNAPSHOT)
@@ -70,6 +71,7 @@ def test_no_reader_believes_a_changed_plan(recorded: Place, reader: str) -> None
 
 
 def test_the_plan_that_a_rollout_comes_from_is_checked_too(place: Place) -> None:
+    place.submit()
     place.start_rollout(OTHER, PLAN)
     good = place.ledger.get(plan_key(PLAN.desired_state_digest)) or b""
     overwrite(place, PLAN.desired_state_digest, good.replace(b'"1.0.0"', b'"1.0.1"', 1))

@@ -14,7 +14,7 @@ from aicr_pipeline.clock import after
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import rollout_key, step_key
 
 from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, item, step
 from tests.unit.samples import refused
@@ -31,12 +31,20 @@ def revoke(place: Place, name: str = ROLLOUT) -> None:
 def gate(place: Place, index: int = 1, release: str = "gpu-operator") -> dict[str, Any]:
     made = step("Check gate", item=item(release, index), token=None, input=TO)
     return check_gate(
-        made, place.config, place.ledger, place.argocd, place.coordination, place.bus, place.clock
+        made,
+        place.config,
+        place.ledger,
+        place.inbox,
+        place.argocd,
+        place.coordination,
+        place.bus,
+        place.clock,
     )
 
 
 @pytest.fixture
 def approved(place: Place) -> Place:
+    place.submit()
     place.approve(place.put_rollout(PLAN))
     place.coordination.put_fact(
         CREDENTIALS, {"mintedAt": after(BEGAN, 0), "expiresAt": after(BEGAN, 12 * 3600)}
@@ -132,6 +140,8 @@ def second(place: Place, **changes: Any) -> str:
     place.put_plan(PLAN)
     first = begin(place, "run-1")
     decide(place, first, ask(place, first))
+    begun = {"rollout": first, "index": 1, "release": PLAN.desired_state.releases[0].name, "at": DEADLINE}
+    place.put_json(step_key(first, 1), begun)
     end(place, 1)
     place.later(60)
     name = begin(place, "run-2")

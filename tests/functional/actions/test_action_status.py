@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +16,12 @@ from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.aicr_job import RUN_LABEL
 from aicr_pipeline.decide.application import AUTOMATED, new_application
 from aicr_pipeline.decide.names import execution_name
+from aicr_pipeline.decide.status_told import MOST_TRIES
 from aicr_pipeline.decide.subscriptions import Subscription
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key, step_key
 from aicr_pipeline.model.status import Condition, ConditionType, Status
+from botocore.exceptions import ClientError
 
 from local.argocd.installed import controller
 from local.kube import APP_PROJECTS, APPLICATIONS
@@ -462,6 +465,10 @@ def test_a_cluster_that_cannot_be_asked_is_unknown(well: Place, look: Looks) -> 
     status = look()
     assert told(status.condition(ConditionType.EngineAvailable)) == ("Unknown", "ClusterUnreachable")
     assert told(status.condition(ConditionType.Ready)) == ("False", "ClusterUnreachable")
+    assert look.measured[-1] == ("RuntimeUnwell", 1)
+    well.later(300)
+    look()
+    assert subjects(well) == ["[aicr demo] Ready=False: ClusterUnreachable"], "nobody else would say so"
 
 
 def _unreachable(_path: str) -> Any:
@@ -640,6 +647,35 @@ def test_a_message_that_failed_is_sent_by_a_later_look(well: Place, look: Looks)
     assert subjects(well) == ["[aicr demo] Ready=False: NotReady"]
 
 
+def test_a_topic_that_takes_nothing_does_not_flood_the_others(
+    well: Place, look: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = well.topics.publish
+
+    def gone(**message: str) -> None:
+        if message["TopicArn"] == "topic-kim":
+            raise aws_error("NotFound")
+        publish(**message)
+
+    monkeypatch.setattr(well.topics, "publish", gone)
+    degrade(well)
+    failed = 0
+    for _ in range(7):
+        try:
+            look()
+        except ClientError:
+            failed += 1
+        well.later(150)
+    assert failed == MOST_TRIES, "each is an error of the function, which has its alarm"
+    assert subjects(well) == ["[aicr demo] Ready=False: NotReady"] * MOST_TRIES
+    well.store.delete(APPLICATIONS, "gpu-operator", namespace="argocd")
+    for _ in range(2):
+        with suppress(ClientError):
+            look()
+        well.later(150)
+    assert subjects(well)[MOST_TRIES:] == ["[aicr demo] Ready=False: InventoryDrift"]
+
+
 def test_two_looks_at_once_tell_once(well: Place, look: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     degrade(well)
     look()
@@ -656,6 +692,30 @@ def test_two_looks_at_once_tell_once(well: Place, look: Looks, monkeypatch: pyte
     monkeypatch.setattr(well.coordination, "change_fact", racing)
     look()
     assert subjects(well) == ["[aicr demo] Ready=False: NotReady"]
+
+
+def test_a_slow_look_does_not_take_the_place_of_a_later_one(
+    well: Place, look: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schedule's look lists while a rollout ends; the look that its outcome causes is done first."""
+    degrade(well)
+    listed = well.argocd.applications
+    later: list[Status] = []
+
+    def slow() -> Any:
+        found = list(listed())
+        if not later:
+            monkeypatch.setattr(well.argocd, "applications", listed)
+            degrade(well, "Healthy")
+            well.later(5)
+            later.append(look())
+        return iter(found)
+
+    monkeypatch.setattr(well.argocd, "applications", slow)
+    assert look() == later[0]
+    assert told(later[0].condition(ConditionType.Ready)) == ("True", "RolledOut")
+    assert look.said == {"ready": "True", "reason": "RolledOut", "changed": [], "told": False}
+    assert well.events.details("Status Changed") == []
 
 
 # People

@@ -9,7 +9,7 @@ from aicr_pipeline.adapters.rollouts import load_report
 from aicr_pipeline.decide.application import new_application, operation
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import request_id
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
@@ -120,6 +120,16 @@ def test_a_release_that_ends_badly_fails_its_item_by_the_reasons_name(
     place.sweep()
     assert answer(place)["error"] == reason
     assert answer(place)["cause"].startswith(said)
+
+
+def test_words_without_end_make_no_payload_without_end(place: Place) -> None:
+    """Each state hands its whole input on, and Step Functions takes 256 KB."""
+    install(place)
+    waiting(place)
+    become(place, "Failed", message="x" * 50_000)
+    place.sweep()
+    assert answer(place)["error"] == "RolloutFailed"
+    assert len(answer(place)["cause"]) == MOST_CHARACTERS
 
 
 def test_ready_at_the_deadline_is_ready(place: Place) -> None:

@@ -160,6 +160,18 @@ def test_a_release_that_fails_leaves_no_such_record(place: Place) -> None:
     assert place.ledger_keys(f"rollouts/{ROLLOUT}/ready/") == []
 
 
+def test_what_a_rollout_left_that_gave_way_is_not_waited_for(place: Place) -> None:
+    """It stalled after its row was written: until the deadline nothing would answer it."""
+    install(place)
+    waiting(place)
+    place.wait_for("ask", "approval", {"rollout": ROLLOUT, "digest": "d", "toPlan": "p"})
+    place.end_rollout()
+    place.sfn.errors = ["TaskTimedOut", "TaskTimedOut"]
+    assert place.sweep(budget=-1) == {"leased": True, "answered": 2, "waiting": 0}
+    assert place.coordination.waiters() == []
+    assert place.problems == []
+
+
 # Two sweeps
 
 

@@ -6,7 +6,8 @@ class that a state machine retries; its class name is what ``Retry`` matches.
 
 from aicr_pipeline.model.reasons import Reason
 
-#: Of a message in a state: hundreds of held charts must not make one larger than Step Functions takes.
+#: Of a message in a state: hundreds of held charts, or Argo CD's own words, must not make one larger than
+#: Step Functions takes.
 MOST_CHARACTERS = 8000
 
 

@@ -9,7 +9,7 @@ from aicr_pipeline.actions.tell_approvers import Letters, Ways, letters, message
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_report
 from aicr_pipeline.adapters.waits import Waits
-from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.clock import Clock, parse_time, rfc3339
 from aicr_pipeline.decide.approval_message import held, subject
 from aicr_pipeline.decide.ending import step_words
 from aicr_pipeline.decide.names import short_name
@@ -53,7 +53,7 @@ def hold_step(
         message=str(hold["message"]),
         at=rfc3339(clock()),
     )
-    ledger.put_once(hold_key(mine), json.dumps(mine.wire(), sort_keys=True).encode())
+    _record(mine, step, ledger)
     wanted = {
         "rollout": rollout,
         "release": mine.release,
@@ -67,6 +67,21 @@ def hold_step(
     return waiting
 
 
+def _record(hold: StepHeld, step: StepEvent, ledger: Ledger) -> None:
+    body = json.dumps(hold.wire(), sort_keys=True).encode()
+    if ledger.put_once(hold_key(hold), body):
+        return
+    kept = StepHeld.model_validate_json(ledger.get(hold_key(hold)) or body)
+    if parse_time(kept.at) < parse_time(step.entered_at):
+        # It was let go and comes back: the newest record is why the step waits now.
+        ledger.put_once(hold_key(hold, _entry(step)), body)
+
+
+def _entry(step: StepEvent) -> str:
+    """A retry has the time at which the state was entered; a hold that comes back has another."""
+    return hashlib.sha256(f"{step.redrives}#{step.entered_at}".encode()).hexdigest()[:12]
+
+
 def _tell(
     step: StepEvent,
     hold: StepHeld,
@@ -78,9 +93,7 @@ def _tell(
     base_url: str,
     clock: Clock,
 ) -> None:
-    # A retry has the time at which the state was entered; a hold that comes back has another.
-    entered = hashlib.sha256(f"{step.redrives}#{step.entered_at}".encode()).hexdigest()[:12]
-    name = f"hold-{hold.index:04}-{hold.reason}-{entered}"
+    name = f"hold-{hold.index:04}-{hold.reason}-{_entry(step)}"
     if ledger.get(messages_key(hold.rollout, name)) is not None:
         return
     cluster, report = config.cluster.name, load_report(ledger, hold.rollout)

@@ -32,7 +32,7 @@ from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
 from aicr_pipeline.decide.validation import judge
 from aicr_pipeline.decide.versions import check_recorded
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import Criteria
 
@@ -234,11 +234,11 @@ def overdue(waiter: Waiter, now: datetime, words: str) -> Answer | None:
 
 
 def _failed(reason: Reason, message: str) -> Answer:
-    return {"error": str(reason), "cause": message[:30000]}
+    return {"error": str(reason), "cause": message[:MOST_CHARACTERS]}
 
 
 def _outcome(reason: Reason, message: str) -> Answer:
-    return {"output": {"outcome": {"reason": str(reason), "message": message[:30000]}}}
+    return {"output": {"outcome": {"reason": str(reason), "message": message[:MOST_CHARACTERS]}}}
 
 
 def refused(waiter: Waiter, error: PipelineError) -> Answer:

@@ -1,6 +1,6 @@
 """The status of the cluster's runtime: looked at by the clock and when something happened."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from aicr_pipeline.adapters.rollouts import (
 )
 from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.adapters.statuses import keep_status, read_status
-from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.clock import Clock, parse_time, rfc3339
 from aicr_pipeline.decide.aicr_job import VALIDATION_NAMESPACE
 from aicr_pipeline.decide.gate import EngineSeen
 from aicr_pipeline.decide.names import execution_name
@@ -81,10 +81,14 @@ def update_status(
     Returns
     -------
     dict
-        ``ready``: the condition's status; ``reason``; ``changed``: types; ``told``: whether people were.
+        ``ready``: the condition's status; ``reason``; ``changed``: types; ``told``: whether people were. Of a
+        look that began later, when that one is kept already.
     """
+    seen = see(sources, clock)
     before = read_status(coordination)
-    status = make_status(see(sources, clock), before)
+    if before is not None and parse_time(before.observed_at) > seen.now:
+        return _said(before, [], told=False)  # somebody looked later, and was quicker
+    status = make_status(seen, before)
     pairs = changes(before, status)
     # First: an event that comes twice harms nobody, one that never comes does.
     for was, now in pairs:
@@ -93,11 +97,16 @@ def update_status(
     ready = status.condition(ConditionType.Ready)
     measure(READY, int(ready.status == "True"))
     measure(UNWELL, int(trouble(status) is not None))
+    return _said(status, pairs, told=_tell(status, coordination, sources.notifier, clock))
+
+
+def _said(status: Status, pairs: Sequence[tuple[Condition, Condition]], *, told: bool) -> dict[str, Any]:
+    ready = status.condition(ConditionType.Ready)
     return {
         "ready": ready.status,
         "reason": str(ready.reason) if ready.reason else None,
         "changed": [str(now.type) for _, now in pairs],
-        "told": _tell(status, coordination, sources.notifier, clock),
+        "told": told,
     }
 
 

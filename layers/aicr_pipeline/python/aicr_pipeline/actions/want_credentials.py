@@ -19,12 +19,14 @@ from aicr_pipeline.decide.credentials import (
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import PlannedRelease
+from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.step import StepEvent
 
 #: So long a state waits for credentials. What is still wrong then needs a person.
 PATIENCE = timedelta(minutes=10)
 #: Every so many tries they are asked for again; a refresh that fails is tried again on its own meanwhile.
 ASK_EVERY = 4
+_AWAY = (Reason.RegistryUnreachable, Reason.ClusterUnreachable)
 
 
 class CredentialsComingError(TransientError):
@@ -48,7 +50,8 @@ def want_credentials(
     Raises
     ------
     PipelineError
-        ``CredentialsComingError`` meanwhile; after PATIENCE the reason of ``decide.credentials.why_not``.
+        ``CredentialsComingError`` meanwhile; after PATIENCE the reason of ``decide.credentials.why_not``,
+        transient where the registry or the cluster is away: that decides nothing, and is redriven.
     """
     if not config.mints_credentials:
         return
@@ -74,5 +77,5 @@ def want_credentials(
         return
     reason, message = why_not(found, trouble, now)
     if now - parse_time(step.entered_at) >= PATIENCE:
-        raise PipelineError(reason, message)
+        raise (TransientError if reason in _AWAY else PipelineError)(reason, message)
     raise CredentialsComingError(reason, message)

@@ -1,6 +1,6 @@
 """The words of a question to approvers: bounded, plain, the link on a line of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from aicr_pipeline.decide.approval import summary
 from aicr_pipeline.decide.names import short_name
@@ -120,6 +120,11 @@ def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -
     verdicts = _verdicts(report)
     if verdicts:
         yield f"  verdicts: {verdicts}"
+    manual = [step.release for step in report.steps if step.must_be_acknowledged]
+    if manual:
+        yield f"  each waits until its work is acknowledged: {_listed(manual)}"
+    if report.removed:
+        yield f"  no longer in the plan, left installed: {_listed(report.removed)}"
     yield from (
         "",
         "Submitted by: unknown, so four eyes is not enforced"
@@ -133,6 +138,11 @@ def _what(request: ApprovalRequest, report: Report, link: str, submitter: str) -
         link,
         "",
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
 
 
 def _short_name(short: str, identity: str) -> str:

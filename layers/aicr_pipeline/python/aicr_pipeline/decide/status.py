@@ -383,4 +383,5 @@ _TROUBLES = (
     Reason.ProjectMissing,
     Reason.PlanUnreadable,
     Reason.Unauthorized,
+    Reason.ClusterUnreachable,
 )

@@ -13,6 +13,8 @@ from aicr_pipeline.model.status import ConditionType, Status
 AGAIN_AFTER = timedelta(minutes=1)
 #: A message whose sending began so long ago, and did not end, is sent again: rather twice than never.
 SEND_AGAIN_AFTER = timedelta(minutes=2)
+#: In all: one topic that takes nothing must not write to everybody else with each look.
+MOST_TRIES = 3
 WELL = "True"
 
 
@@ -21,31 +23,41 @@ class Told:
     """What people know, and what was seen since that they do not.
 
     ``said`` and ``seen`` are ``True``, or the reason why the runtime is not ready. ``sending`` is when the
-    message about ``said`` was begun, until it is out.
+    message about ``said`` was begun, until it is out or was begun ``MOST_TRIES`` times.
     """
 
     said: str = WELL
     seen: str | None = None
     since: str | None = None
     sending: str | None = None
+    tries: int = 0
 
     @classmethod
     def read(cls, fact: dict[str, Any] | None) -> "Told":
         """From the coordination table; one that was lost begins anew, and nobody is told that all is well."""
         found = fact or {}
         said, seen, since, sending = (found.get(key) for key in ("said", "seen", "since", "sending"))
-        return cls(str(said or WELL), seen, since, sending)
+        return cls(str(said or WELL), seen, since, sending, int(found.get("tries") or 0))
 
-    def wire(self) -> dict[str, str | None]:
+    def wire(self) -> dict[str, str | int | None]:
         """As the table holds it."""
-        return {"said": self.said, "seen": self.seen, "since": self.since, "sending": self.sending}
+        return {
+            "said": self.said,
+            "seen": self.seen,
+            "since": self.since,
+            "sending": self.sending,
+            "tries": self.tries,
+        }
 
 
 def next_told(before: Told, status: Status, now: datetime) -> Told:
     """What to hold after a look at ``status``; when ``sending`` is ``now``, a message is due."""
     if before.sending is not None:
-        due = now - parse_time(before.sending) > SEND_AGAIN_AFTER
-        return Told(before.said, before.seen, before.since, rfc3339(now)) if due else before
+        if now - parse_time(before.sending) <= SEND_AGAIN_AFTER:
+            return before
+        if before.tries >= MOST_TRIES:
+            return sent(before)
+        return Told(before.said, before.seen, before.since, rfc3339(now), before.tries + 1)
     current = _current(status)
     if current is None or current == before.said:
         return Told(before.said)
@@ -53,7 +65,7 @@ def next_told(before: Told, status: Status, now: datetime) -> Told:
         return Told(before.said, current, rfc3339(now))
     if now - parse_time(before.since) < AGAIN_AFTER:
         return before
-    return Told(current, sending=rfc3339(now))
+    return Told(current, sending=rfc3339(now), tries=1)
 
 
 def sent(told: Told) -> Told:

@@ -175,7 +175,8 @@ class StepStarted(Document):
 
 
 class StepHeld(Document):
-    """``holds/<index>-<reason>.json``: the gate did not let this step through, and a person can change that.
+    """``holds/<index>-<reason>[-<hex>].json``: the gate did not let this step through, and a person can
+    change that.
 
     It stands until the step starts: then the gate let it through.
     """
@@ -225,9 +226,10 @@ def acknowledgement_key(rollout: str, release: str) -> str:
     return f"rollouts/{rollout}/acknowledgements/{release}.json"
 
 
-def hold_key(hold: StepHeld) -> str:
-    """``rollouts/<rollout>/holds/<index>-<reason>.json``."""
-    return f"rollouts/{hold.rollout}/holds/{hold.index:04}-{hold.reason}.json"
+def hold_key(hold: StepHeld, again: str = "") -> str:
+    """``rollouts/<rollout>/holds/<index>-<reason>.json``; ``…-<again>.json`` for one that came back."""
+    name = f"{hold.index:04}-{hold.reason}" + (f"-{again}" if again else "")
+    return f"rollouts/{hold.rollout}/holds/{name}.json"
 
 
 def ready_key(rollout: str, index: int) -> str:
