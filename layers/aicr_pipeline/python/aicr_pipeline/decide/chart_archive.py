@@ -89,7 +89,7 @@ def read_chart(archive: BinaryIO, source: str) -> Chart:
             chart_yaml.clear()
             entry.read(chart_yaml.extend)
         else:
-            entry.read(_nothing)
+            entry.skip()
     if f"{top}/Chart.yaml" not in seen:
         raise invalid(source, "has no Chart.yaml in its top folder")
     if twice:
@@ -104,14 +104,13 @@ def _require_alike(archive: BinaryIO, twice: Collection[str], source: str) -> No
     """
     found: dict[str, bytes] = {}
     for entry in _entries(archive, source):
+        if entry.name not in twice:
+            entry.skip()
+            continue
         digest = hashlib.sha256()
-        entry.read(digest.update if entry.name in twice else _nothing)
-        if entry.name in twice and found.setdefault(entry.name, digest.digest()) != digest.digest():
+        entry.read(digest.update)
+        if found.setdefault(entry.name, digest.digest()) != digest.digest():
             raise invalid(source, f"holds {entry.name!r} twice with different content")
-
-
-def _nothing(chunk: bytes) -> None:
-    pass
 
 
 def require_identity(chart: Chart, name: str, version: str, source: str) -> None:
@@ -132,7 +131,7 @@ def require_identity(chart: Chart, name: str, version: str, source: str) -> None
 
 
 class _Entry:
-    """One file or folder of the archive; a file must be read before the next entry is asked for."""
+    """One file or folder of the archive; a file must be read or skipped before the next is asked for."""
 
     def __init__(self, name: str, size: int, is_folder: bool, stream: "_Bounded") -> None:
         self.name = name
@@ -148,6 +147,10 @@ class _Entry:
             sink(chunk)
             left -= len(chunk)
         self._stream.exactly(-self.size % BLOCKSIZE)
+
+    def skip(self) -> None:
+        """Pass the content by; it is inflated and counted all the same."""
+        self._stream.skip(self.size + -self.size % BLOCKSIZE)
 
 
 class _Bounded:
@@ -178,17 +181,29 @@ class _Bounded:
     def some(self, size: int) -> bytes:
         """Up to that many bytes; none at the end."""
         if self._at == len(self._plain):
-            try:
-                self._plain = self._decompress()
-            except zlib.error as error:
-                raise invalid(self.source, f"is not sound gzip ({first_line(error)})") from error
-            self._at = 0
-            self._total += len(self._plain)
-            if self._total > MAX_TOTAL:
-                raise _too_large(self.source, f"unpacks to more than {MAX_TOTAL:,} bytes")
+            self._fill()
         data = self._plain[self._at : self._at + size]
         self._at += len(data)
         return data
+
+    def skip(self, size: int) -> None:
+        """As ``exactly``, for what nobody looks at: most of an archive need not be copied."""
+        while size > (left := len(self._plain) - self._at):
+            size -= left
+            self._fill()
+            if not self._plain:
+                raise invalid(self.source, "ends in the middle of an entry")
+        self._at += size
+
+    def _fill(self) -> None:
+        try:
+            self._plain = self._decompress()
+        except zlib.error as error:
+            raise invalid(self.source, f"is not sound gzip ({first_line(error)})") from error
+        self._at = 0
+        self._total += len(self._plain)
+        if self._total > MAX_TOTAL:
+            raise _too_large(self.source, f"unpacks to more than {MAX_TOTAL:,} bytes")
 
     def _decompress(self) -> bytes:
         """The next piece. Members follow one another (RFC 1952, 2.2), and some tools pad with zeros."""
