@@ -87,7 +87,7 @@ def test_what_is_sent_is_what_others_would_read(url: str) -> None:
     for text in (url, found.url):
         theirs = urlsplit(text)
         assert (theirs.scheme, theirs.hostname, theirs.port or found.port) == wanted
-        assert theirs.username is None
+        assert (theirs.netloc, theirs.username) == (found.netloc, None)
     other = parse_url(found.url)
     assert (other.scheme, (other.host or "").strip("[]"), other.port or found.port) == wanted
     assert other.request_uri.lower() == found.target.lower()  # it writes %2e as %2E

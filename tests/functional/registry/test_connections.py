@@ -25,6 +25,10 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 TWO = OK + b"Content-Length: 2\r\n\r\nok"
 
 
+def _start(answer: bytes) -> str:
+    return ascii(answer[-40:])[2:-1]
+
+
 def once(host: str) -> Transport:
     return Transport(frozenset({host}), Patience(attempts=1, read=5))
 
@@ -58,6 +62,7 @@ def asked(raw: Raw) -> list[int]:
         (OK + b"Content-Length: 0\r\n\r\n", b""),
         (b"HTTP/1.1 204 None\r\n\r\n", b""),
     ],
+    ids=_start,
 )  # fmt: skip
 def test_a_body_ends_where_it_says(answer: bytes, body: bytes) -> None:
     with raw_server([answer]) as raw:
@@ -135,6 +140,7 @@ def _by_h11(answer: bytes) -> bytes:
         ("deflate", zlib.compress(b"plain" * 1000)),
         ("identity", b"plain" * 1000),
     ],
+    ids=["gzip", "two members", "deflate", "identity"],
 )
 def test_an_encoding_is_undone_where_that_is_wanted(fake: Fake, encoding: str, sent: bytes) -> None:
     fake.on(".", Reply(200, sent, {"Content-Encoding": encoding}))
@@ -151,7 +157,9 @@ def test_a_small_body_that_unpacks_to_much_comes_in_pieces(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [gzip.compress(b"plain" * 100)[:-5], b"no gzip", gzip.compress(b"a") + b"garbage"]
+    "sent",
+    [gzip.compress(b"plain" * 100)[:-5], b"no gzip", gzip.compress(b"a") + b"garbage"],
+    ids=["cut off", "none", "garbage behind"],
 )
 def test_a_broken_encoding_is_said(fake: Fake, sent: bytes) -> None:
     fake.on(".", Reply(200, sent, {"Content-Encoding": "gzip"}))
@@ -171,6 +179,7 @@ def test_a_broken_encoding_is_said(fake: Fake, sent: bytes) -> None:
         OK + b"X: " + b"x" * MAX_HEAD + b"\r\n\r\n", OK + b"X: " + b"x" * 2 * MAX_HEAD,
         b"HTTP/1.1 100 x\r\n\r\n" * 20, b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 200", b"",
     ],
+    ids=_start,
 )  # fmt: skip
 def test_what_is_no_answer_is_named_and_may_pass(answer: bytes) -> None:
     with (
@@ -189,6 +198,7 @@ def test_what_is_no_answer_is_named_and_may_pass(answer: bytes) -> None:
         OK + CHUNKED + b"0" * 5000,
         OK + CHUNKED + b"0\r\n" + b"a: b\r\n" * MAX_HEAD,
     ],
+    ids=_start,
 )  # fmt: skip
 def test_a_body_that_breaks_off_is_not_taken_for_a_whole_one(answer: bytes) -> None:
     with raw_server([answer]) as raw, pytest.raises(TransientError, match="the answer broke off"):
@@ -226,6 +236,7 @@ def test_an_odd_location_is_not_followed(fake: Fake, target: str) -> None:
         OK + CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
         b"HTTP/1.1 204 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
     ],
+    ids=_start,
 )
 def test_a_connection_that_says_more_or_ends_is_not_used_again(first: bytes) -> None:
     with raw_server([first, TWO], [TWO]) as raw:

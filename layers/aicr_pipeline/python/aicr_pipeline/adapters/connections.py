@@ -174,6 +174,7 @@ class Connections:
             # OpenSSL's own list of authorities, or what SSL_CERT_FILE and SSL_CERT_DIR name.
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])
+            context.hostname_checks_common_name = False  # RFC 9525, 6.3: names stand in one place
             self._context = context
         try:
             return self._context.wrap_socket(plain, server_hostname=host.rstrip("."))
