@@ -1,6 +1,7 @@
 """A server that writes bytes, which need not be HTTP."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,13 +19,15 @@ class Raw:
 
 
 @contextmanager
-def raw_server(*answers: list[bytes]) -> Iterator[Raw]:
+def raw_server(*answers: list[bytes], tls: ssl.SSLContext | None = None) -> Iterator[Raw]:
     """Serve on loopback.
 
     Parameters
     ----------
     answers:
         For each connection what is written after each request's head; then the connection is closed.
+    tls:
+        A server's context; None: plain.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         raw = Raw(f"127.0.0.1:{listening.getsockname()[1]}", list(answers))
@@ -35,6 +38,8 @@ def raw_server(*answers: list[bytes]) -> Iterator[Raw]:
                     connection, _ = listening.accept()
                 except OSError:
                     return
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
                 with connection, suppress(OSError):
                     seen: list[bytes] = []
                     raw.seen.append(seen)

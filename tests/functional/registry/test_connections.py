@@ -3,8 +3,10 @@
 import gzip
 import io
 import socket
+import ssl
 import threading
 import zlib
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -17,6 +19,7 @@ from aicr_pipeline.model.reasons import Reason
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from local.kube.tls import Tls
 from tests.functional.registry.fake import Fake, Reply
 from tests.functional.registry.raw_server import Raw, raw_server
 
@@ -243,6 +246,27 @@ def test_a_connection_that_says_more_or_ends_is_not_used_again(first: bytes) -> 
         transport = once(raw.host)
         assert read(get(transport, raw.host)) in (b"ok", b"")
         assert read(get(transport, raw.host)) == b"ok"
+        assert asked(raw) == [1, 1]
+
+
+def test_what_tls_holds_back_is_more_than_an_answer_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both answers come in one record, of which as much is read as the first says it is long."""
+    made = Tls.self_signed()
+    for name, text in (("crt", made.certificate), ("key", made.key), ("ca", made.ca)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    size = 2 * CHUNK
+    long = OK + f"Content-Length: {size}\r\n\r\n".encode() + bytes(size)
+    stray = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+    with raw_server([long + stray, TWO], [TWO], tls=tls) as raw:
+        transport = Transport(patience=Patience(attempts=1, read=5))
+        url = f"https://{raw.host}/x"
+        answers = [read(transport.send("GET", url, doing="Reading", counters=Counters())) for _ in range(2)]
+        assert answers == [bytes(size), b"ok"]
         assert asked(raw) == [1, 1]
 
 
