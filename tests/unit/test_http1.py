@@ -5,13 +5,8 @@ from urllib.parse import urlsplit
 import h11
 import pytest
 from aicr_pipeline.decide.http1 import (
-    CHUNKED,
-    UNTIL_CLOSED,
     Address,
     MalformedError,
-    answer_head,
-    body_size,
-    chunk_size,
     parse_address,
     request_head,
 )
@@ -143,85 +138,3 @@ def test_headers_arrive_as_they_were_meant_or_not_at_all(headers: dict[str, str]
         (name.lower().encode(), value.encode("latin-1").strip(b" \t")) for name, value in headers.items()
     ]
     assert list(request.headers) == own + theirs
-
-
-# Answers
-
-
-def test_an_answer_s_head() -> None:
-    head = answer_head(b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nx:  1 \t\r\nX: 2\r\nY: a\r\n  b\r\nEmpty:")
-    assert (head.status, head.keep) == (200, True)
-    assert dict(head.headers) == {"content-type": "a/b", "x": "1, 2", "y": "a b", "empty": ""}
-    assert (head.headers.get("Content-TYPE"), head.headers.get("none"), head.headers.get("None", "")) == (
-        "a/b",
-        None,
-        "",
-    )
-    assert answer_head(b"HTTP/1.1 404").status == 404
-
-
-@pytest.mark.parametrize(
-    ("block", "keep"),
-    [
-        (b"HTTP/1.1 200 ", True),
-        (b"HTTP/1.1 200 \r\nConnection: Close", False),
-        (b"HTTP/1.1 200 \r\nConnection: upgrade, close", False),
-        (b"HTTP/1.0 200 ", False),
-        (b"HTTP/1.0 200 \r\nConnection: Keep-Alive", True),
-        (b"HTTP/1.0 200 \r\nConnection: close, keep-alive", False),
-    ],
-)
-def test_whether_a_connection_is_kept(block: bytes, keep: bool) -> None:
-    assert answer_head(block).keep is keep
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        b"", b"200 OK", b"HTTP/1.1", b"HTTP/1.1 20", b"HTTP/1.1 2000", b"HTTP/1.1 099 x", b"HTTP/2 200 OK",
-        b"HTTP/1.2 200 OK", b"http/1.1 200 OK", b" HTTP/1.1 200 OK", b"\r\nHTTP/1.1 200 OK", b"ICY 200 OK",
-        b"<html>", b"HTTP/1.1 200 OK\nA: b", b"HTTP/1.1 200 OK\rA: b", b"HTTP/1.1 200 OK\r\nA: b\nC: d",
-        b"HTTP/1.1 200 OK\r\nA: b\0", b"HTTP/1.1 200 OK\r\nno header", b"HTTP/1.1 200 OK\r\nA : b",
-        b"HTTP/1.1 200 OK\r\n: b", b"HTTP/1.1 200 OK\r\nA\xe4: b", b"HTTP/1.1 200 OK\r\n\r\nA: b",
-    ],
-)  # fmt: skip
-def test_a_head_that_could_be_read_otherwise_is_none(block: bytes) -> None:
-    with pytest.raises(MalformedError):
-        answer_head(block)
-
-
-def sized(method: str, status: int, *lines: str) -> int:
-    head = answer_head("\r\n".join([f"HTTP/1.1 {status} x", *lines]).encode())
-    return body_size(method, head)
-
-
-def test_where_a_body_ends() -> None:
-    assert sized("GET", 200, "Content-Length: 12") == 12
-    assert sized("GET", 200, "Content-Length: 12", "Content-Length: 12") == 12
-    assert sized("GET", 200, "Transfer-Encoding: Chunked") == CHUNKED
-    assert sized("GET", 200) == UNTIL_CLOSED
-    assert sized("HEAD", 200, "Content-Length: 12") == sized("HEAD", 200) == 0
-    assert (sized("GET", 204), sized("GET", 304, "Content-Length: 12")) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["Content-Length: 1", "Content-Length: 2"], ["Content-Length: 1, 2"], ["Content-Length: -1"],
-        ["Content-Length: +1"], ["Content-Length: 1_0"], ["Content-Length: 0x1"], ["Content-Length: \xb2"],
-        ["Content-Length: "], ["Content-Length: 1 1"], ["Content-Length: " + "9" * 19],
-        ["Content-Length: 1", "Transfer-Encoding: chunked"], ["Transfer-Encoding: gzip, chunked"],
-        ["Transfer-Encoding: chunked, identity"], ["Transfer-Encoding: chunked"] * 2, ["Transfer-Encoding: "],
-        ["Transfer-Encoding: xchunked"],
-    ],
-)  # fmt: skip
-def test_a_body_that_ends_in_two_places_is_none(lines: list[str]) -> None:
-    with pytest.raises(MalformedError):
-        sized("GET", 200, *lines)
-
-
-def test_the_size_of_a_chunk() -> None:
-    assert [chunk_size(line) for line in (b"0", b"00a", b"FF ;x=y", b"1;")] == [0, 10, 255, 1]
-    for line in (b"", b" 1", b"0x1", b"-1", b"+1", b"1_0", b"g", b";x", b"1\n", b"f" * 16, "\uff11".encode()):
-        with pytest.raises(MalformedError):
-            chunk_size(line)

@@ -13,7 +13,8 @@ import h11
 import pytest
 from aicr_pipeline.adapters.connections import CHUNK, Connections, Response, WireError
 from aicr_pipeline.adapters.http import Answer, Counters, Patience, Transport
-from aicr_pipeline.decide.http1 import MAX_HEAD, parse_address
+from aicr_pipeline.decide.answer import MAX_HEAD
+from aicr_pipeline.decide.http1 import parse_address
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 from hypothesis import given, settings
@@ -180,7 +181,8 @@ def test_a_broken_encoding_is_said(fake: Fake, sent: bytes) -> None:
         OK + b"Content-Length: 1, 2\r\n\r\n",
         OK + b"Content-Length: 2\r\n" + CHUNKED + b"2\r\nok\r\n0\r\n\r\n",
         OK + b"X: " + b"x" * MAX_HEAD + b"\r\n\r\n", OK + b"X: " + b"x" * 2 * MAX_HEAD,
-        b"HTTP/1.1 100 x\r\n\r\n" * 20, b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 200", b"",
+        OK + b"Location: /a\x7f\r\n\r\n", b"HTTP/1.1 100 x\r\n\r\n" * 20,
+        b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 200", b"",
     ],
     ids=_start,
 )  # fmt: skip
@@ -199,7 +201,8 @@ def test_what_is_no_answer_is_named_and_may_pass(answer: bytes) -> None:
         OK + b"Content-Length: 5\r\n\r\nok", OK + CHUNKED + b"2\r\nok\r\n",
         OK + CHUNKED + b"1\r\nok\r\n0\r\n\r\n", OK + CHUNKED + b"x\r\n",
         OK + CHUNKED + b"0" * 5000,
-        OK + CHUNKED + b"0\r\n" + b"a: b\r\n" * MAX_HEAD,
+        OK + CHUNKED + b"2\r\nok\r\n0\r\n" + b"a: b\r\n" * MAX_HEAD,
+        OK + CHUNKED + b"2\r\nok\r\n0\r\na: " + b"b" * 8 * MAX_HEAD,
     ],
     ids=_start,
 )  # fmt: skip
@@ -217,7 +220,7 @@ def test_a_header_that_would_be_two_is_refused_before_anything_is_sent(fake: Fak
 
 
 @pytest.mark.parametrize(
-    "target", ["/a\x7f", "http://ok.example\\@{host}/", "http://{host}@{host}/", "//[", "http://h:x/"]
+    "target", ["http://ok.example\\@{host}/", "http://{host}@{host}/", "//[", "http://h:x/"]
 )
 def test_an_odd_location_is_not_followed(fake: Fake, target: str) -> None:
     fake.on(".", Reply(302, headers={"Location": target.format(host=fake.host)}))
@@ -238,6 +241,8 @@ def test_an_odd_location_is_not_followed(fake: Fake, target: str) -> None:
         TWO + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
         OK + CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
         b"HTTP/1.1 204 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        b"HTTP/1.1 204 x\r\nContent-Length: 4\r\n\r\nevil",
+        TWO + b"e",
     ],
     ids=_start,
 )
@@ -276,6 +281,25 @@ def test_a_connection_is_used_for_one_answer_after_the_other() -> None:
         transport = once(raw.host)
         assert [read(get(transport, raw.host)) for _ in range(4)] == [b"ok", b"ok", b"", b"ok"]
         assert asked(raw) == [4]
+
+
+@pytest.mark.parametrize(
+    ("head", "connections"),
+    [
+        (OK + b"Content-Length: 4\r\n\r\n", [2]),
+        (OK + b"Content-Length: 4\r\n\r\nevil", [1, 1]),
+        (OK + b"Content-Length: 0\r\n\r\nevil", [1, 1]),
+        (OK + CHUNKED + b"4", [1, 1]),
+        (OK + b"\r\nevil", [1, 1]),
+    ],
+    ids=_start,
+)
+def test_an_answer_to_head_ends_with_its_head(head: bytes, connections: list[int]) -> None:
+    with raw_server([head, TWO], [TWO]) as raw:
+        transport = once(raw.host)
+        assert read(get(transport, raw.host, "HEAD")) == b""
+        assert read(get(transport, raw.host)) == b"ok"
+        assert asked(raw) == connections
 
 
 def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along() -> None:

@@ -1,7 +1,7 @@
 """Connections to registries and chart repositories: opened, kept, and read no further than an answer goes.
 
-Plain sockets and OpenSSL through Python's own modules, with the little of HTTP/1.1 that a registry client
-needs; ``docs/decisions/0014-connections-of-our-own.md`` says why no library stands here.
+Plain sockets and OpenSSL through Python's own modules; answers are read by llhttp (``decide/answer.py``).
+``docs/decisions/0014-connections-of-our-own.md`` says why no client library stands here.
 
 No proxy, no cookie, no redirect, no retry, no decompression: what is asked for goes over, and nothing else.
 """
@@ -12,18 +12,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO
 
-from aicr_pipeline.decide.http1 import (
-    CHUNKED,
-    MAX_HEAD,
-    UNTIL_CLOSED,
-    Address,
-    Head,
-    MalformedError,
-    answer_head,
-    body_size,
-    chunk_size,
-    request_head,
-)
+from aicr_pipeline.decide.answer import AnswerReader
+from aicr_pipeline.decide.http1 import Address, MalformedError, request_head
 
 if TYPE_CHECKING:  # with it come 8 ms that a registry on loopback does not need
     from ssl import SSLContext
@@ -32,8 +22,6 @@ CHUNK = 256 * 1024
 #: Up to here one system call is cheaper than not copying.
 _TOGETHER = 64 * 1024
 _HEAD_PIECE = 16 * 1024
-_MOST_INTERIM = 8
-_MOST_LINE = 4096
 #: OpenSSL's words for an answer in plain text.
 _PLAIN = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
@@ -102,8 +90,8 @@ class Connections:
         connection = self._take(address)
         try:
             connection.send(head, body, size)
-            found = connection.head()
-            left = body_size(method, found)
+            reader = AnswerReader(method)
+            begun = connection.head(reader)
         except MalformedError as error:
             connection.close()
             raise WireError(f"the answer is not sound HTTP: {error}") from error
@@ -113,7 +101,7 @@ class Connections:
         except BaseException:
             connection.close()
             raise
-        return Response(self, address.origin, connection, found, left)
+        return Response(self, address.origin, connection, reader, begun)
 
     def close(self) -> None:
         """Close what is kept."""
@@ -192,24 +180,24 @@ class Connections:
 class Response:
     """An answer whose head is read. Its body is read at most once."""
 
-    __slots__ = ("_connection", "_connections", "_left", "_origin", "headers", "status")
+    __slots__ = ("_begun", "_connection", "_connections", "_origin", "_reader", "headers", "status")
 
     def __init__(
         self,
         connections: Connections,
         origin: tuple[str, str, int],
         connection: "_Connection",
-        head: Head,
-        left: int,
+        reader: AnswerReader,
+        begun: list[bytes],
     ) -> None:
-        self.status = head.status
-        self.headers = head.headers
+        self.status = reader.status
+        self.headers = reader.headers
         self._connections = connections
         self._origin = origin
         self._connection: _Connection | None = connection
-        self._left = left
-        connection.keep = connection.keep and head.keep and left != UNTIL_CLOSED
-        if left == 0:
+        self._reader = reader
+        self._begun = begun
+        if reader.is_whole:
             self._done()
 
     def pieces(self) -> Iterator[bytes]:
@@ -220,16 +208,11 @@ class Response:
         WireError
             When it breaks off.
         """
-        connection = self._connection
-        if connection is None:
-            return
+        begun, self._begun = self._begun, []
         try:
-            if self._left == CHUNKED:
-                yield from connection.chunked()
-            elif self._left == UNTIL_CLOSED:
-                yield from connection.to_the_end()
-            else:
-                yield from connection.exactly(self._left)
+            yield from begun
+            if self._connection is not None:
+                yield from self._connection.body(self._reader)
         except MalformedError as error:
             raise WireError(str(error)) from error
         except OSError as error:
@@ -249,20 +232,19 @@ class Response:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if connection.keep and not connection.rest:
+        if connection.keep and self._reader.keep:
             self._connections.keep(self._origin, connection)
-        else:  # more came than an answer: whose would it be?
+        else:
             connection.close()
 
 
 class _Connection:
-    """One socket, and what came over it that nobody has read."""
+    """One socket."""
 
-    __slots__ = ("_socket", "keep", "rest")
+    __slots__ = ("_socket", "keep")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self.rest = b""
         self.keep = True
 
     def close(self) -> None:
@@ -307,60 +289,25 @@ class _Connection:
             self._send_bytes(head, piece)
             head, left = b"", left - len(piece)
 
-    def head(self) -> Head:
-        for _ in range(_MOST_INTERIM):
-            found = answer_head(self._until(b"\r\n\r\n", MAX_HEAD))
-            if found.status >= 200:
-                return found
-            if found.status == 101:
-                break
-        raise MalformedError("it never comes to its answer")
+    def head(self, reader: AnswerReader) -> list[bytes]:
+        """Read until the head is there, and return what of the body came with it."""
+        begun: list[bytes] = []
+        while not reader.status:
+            data = self._socket.recv(min(_HEAD_PIECE, reader.room))
+            if not data:
+                raise WireError("it breaks off" if reader.has_begun else "it hung up without an answer")
+            begun = reader.feed(data)
+        return begun
 
-    def exactly(self, size: int) -> Iterator[bytes]:
-        left = size
-        if self.rest and left:
-            piece, self.rest = self.rest[:left], self.rest[left:]
-            left -= len(piece)
-            yield piece
-        while left:
-            piece = self._socket.recv(min(left, CHUNK))
-            if not piece:
-                raise WireError(f"{left:,} bytes are missing")
-            left -= len(piece)
-            yield piece
-
-    def chunked(self) -> Iterator[bytes]:
-        while size := chunk_size(self._until(b"\r\n", _MOST_LINE)):
-            yield from self.exactly(size)
-            if self._until(b"\r\n", 2):
-                raise MalformedError("a chunk is longer than it says")
-        trailers = 0
-        while line := self._until(b"\r\n", _MOST_LINE):  # which nothing here asks for
-            trailers += len(line)
-            if trailers > MAX_HEAD:
-                raise MalformedError("it does not end")
-
-    def to_the_end(self) -> Iterator[bytes]:
-        if self.rest:
-            piece, self.rest = self.rest, b""
-            yield piece
-        while piece := self._socket.recv(CHUNK):
-            yield piece
-
-    def _until(self, mark: bytes, most: int) -> bytes:
-        data, looked = self.rest, 0
-        while (end := data.find(mark, looked)) < 0:
-            if len(data) > most:
-                raise MalformedError("a line or a head in it is too long")
-            looked = max(0, len(data) - len(mark) + 1)
-            piece = self._socket.recv(_HEAD_PIECE)
-            if not piece:
-                raise WireError("it breaks off" if data else "it hung up without an answer")
-            data += piece
-        if end > most:
-            raise MalformedError("a line or a head in it is too long")
-        self.rest = data[end + len(mark) :]
-        return data[:end]
+    def body(self, reader: AnswerReader) -> Iterator[bytes]:
+        while reader.goes_on():
+            data = self._socket.recv(CHUNK)
+            if data:
+                yield from reader.feed(data)
+            elif reader.ends_with_connection:
+                return
+            else:
+                raise WireError("its end is missing")
 
 
 def _words(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as text: which addresses are asked, what a request begins with, what an answer's head says.
+"""HTTP/1.1 as text: which addresses are asked, and what a request begins with.
 
 Used by the connections to registries and chart repositories. What one reader of HTTP takes for an address or
 a header and another does not is how requests are smuggled, so there is one reader here, it is strict, and
@@ -9,9 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
-
-#: Of an answer's head. The largest seen of a registry or a content network is a tenth.
-MAX_HEAD = 64 * 1024
 
 #: RFC 1035, 2.3.4; with the underscore that some names have all the same.
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -30,8 +27,6 @@ _BARE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 #: RFC 9110, 5.6.2 and 5.5.
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_STATUS: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
-_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 #: What is said once for every request, by ``request_head`` alone.
 _OWN: Final = frozenset(
     {"host", "user-agent", "accept-encoding", "connection", "content-length", "transfer-encoding"}
@@ -144,96 +139,3 @@ def request_head(
         lines.append(f"{name}: {value}\r\n")
     lines.append("\r\n" if size is None else f"Content-Length: {size}\r\n\r\n")
     return "".join(lines).encode("latin-1")
-
-
-class Headers(dict[str, str]):
-    """Headers by their names in lower case; asked for in any."""
-
-    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        return super().get(name.lower(), default)
-
-
-class Head(NamedTuple):
-    """The head of an answer."""
-
-    status: int
-    headers: Headers
-    #: Whether the connection may carry another request when the body is over.
-    keep: bool
-
-
-def answer_head(block: bytes) -> Head:
-    """Read an answer's head.
-
-    Parameters
-    ----------
-    block:
-        Status line and headers, without the empty line.
-
-    Raises
-    ------
-    MalformedError
-        For whatever two readers might take differently.
-    """
-    ends = block.count(b"\r\n")
-    if not ends == block.count(b"\r") == block.count(b"\n") or b"\0" in block:
-        # RFC 9112, 2.2: what some take for the end of a line and others do not is a way to split answers.
-        raise MalformedError("a line of its head ends in half a line break")
-    if b"\n " in block or b"\n\t" in block:
-        block = re.sub(rb"\r\n[ \t]+", b" ", block)  # RFC 9112, 5.2: obsolete, and to be read so
-    status, *lines = block.decode("latin-1").split("\r\n")
-    found = _STATUS.fullmatch(status)
-    if found is None:
-        raise MalformedError("it does not begin as an answer of HTTP/1.1 does")
-    headers = Headers()
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not _NAME.fullmatch(name):
-            raise MalformedError("a line of its head is no header")
-        name, value = name.lower(), value.strip(" \t")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    said = (headers.get("connection") or "").lower()
-    keep = "close" not in said and (found[1] == "1" or "keep-alive" in said)
-    return Head(int(found[2]), headers, keep)
-
-
-#: How a body ends: after so many bytes, ``CHUNKED``, or with the connection.
-CHUNKED: Final = -1
-UNTIL_CLOSED: Final = -2
-
-
-def body_size(method: str, head: Head) -> int:
-    """How long the body is, or how it ends (RFC 9112, 6.3).
-
-    Raises
-    ------
-    MalformedError
-        For two lengths, a length beside chunks, or a coding nobody asked for: where the body ends is then a
-        matter of opinion.
-    """
-    length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding")
-    size = UNTIL_CLOSED
-    if coding is not None:
-        if length is not None or coding.lower() != "chunked":
-            raise MalformedError("it says in two ways where its body ends")
-        size = CHUNKED
-    elif length is not None:
-        lengths = {part.strip() for part in length.split(",")}
-        if len(lengths) > 1 or not _LENGTH.fullmatch(min(lengths)):
-            raise MalformedError("its Content-Length is not one number")
-        size = int(min(lengths))
-    return 0 if method == "HEAD" or head.status in (204, 304) else size
-
-
-def chunk_size(line: bytes) -> int:
-    """The size that begins a chunk; what follows a semicolon means nothing to us (RFC 9112, 7.1.1).
-
-    Raises
-    ------
-    MalformedError
-        When it is not a number.
-    """
-    size = line.partition(b";")[0].rstrip(b" \t")
-    if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", size):
-        raise MalformedError("a chunk of its body has no size")
-    return int(size, 16)
