@@ -21,6 +21,7 @@ def names(lock: str) -> set[str]:
 def test_the_programs_dependencies_and_theirs() -> None:
     chosen = names(LOCK.read_text())
     assert {"boto3", "botocore", "s3transfer", "kubernetes", "pydantic", "pydantic-core", "pyyaml"} < chosen
+    assert "httptools" in chosen  # which the stand-ins' server uses too
     assert not {"moto", "pytest", "aws-cdk-lib", "uvicorn", "selenium", "mypy"} & chosen
 
 

@@ -196,6 +196,16 @@ def test_what_came_before_a_break_is_not_lost() -> None:
         reader.goes_on()
 
 
+class Interrupted(AnswerReader):
+    def on_header(self, name: bytes, value: bytes) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_is_not_taken_for_a_broken_answer() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted("GET").feed(TWO)
+
+
 @given(
     st.sampled_from(
         [

@@ -309,6 +309,19 @@ def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along() -> N
         assert read(get(transport, raw.host)) == b"ok"
 
 
+def test_an_answer_that_is_given_up_is_not_taken_for_a_whole_one() -> None:
+    with raw_server([OK + b"Content-Length: 9\r\n\r\nbegun", TWO]) as raw:
+        address = parse_address(f"http://{raw.host}/")
+        assert address is not None
+        response = Connections("me", 5, 5).ask("GET", address, {}, None, 0)
+        pieces = response.pieces()
+        begun = next(pieces)
+        response.close()
+        with pytest.raises(WireError):
+            list(pieces)
+        assert (begun[:1], list(response.pieces())) == (b"b", [])
+
+
 def test_a_connection_that_ended_while_it_was_kept_is_not_used_again(fake: Fake) -> None:
     with raw_server([TWO], [TWO]) as raw:  # each closes after one
         transport = once(raw.host)

@@ -209,10 +209,11 @@ class Response:
             When it breaks off.
         """
         begun, self._begun = self._begun, []
+        connection = self._connection
         try:
             yield from begun
-            if self._connection is not None:
-                yield from self._connection.body(self._reader)
+            if connection is not None:
+                yield from connection.body(self._reader)
         except MalformedError as error:
             raise WireError(str(error)) from error
         except OSError as error:
@@ -224,6 +225,7 @@ class Response:
 
     def close(self) -> None:
         """Give up the rest. A body that is not read to its end leaves a connection nobody can use again."""
+        self._begun = []
         if self._connection is not None:
             self._connection.close()
             self._connection = None

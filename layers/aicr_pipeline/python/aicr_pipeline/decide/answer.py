@@ -5,7 +5,7 @@ What is checked here beside it is what it cannot know, or forgives that two read
 
 from typing import Final
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from aicr_pipeline.decide.http1 import MalformedError
 
@@ -106,13 +106,20 @@ class AnswerReader:
     def _read(self, parser: HttpResponseParser, data: bytes | memoryview) -> None:
         try:
             parser.feed_data(data)
+        except HttpParserCallbackError as error:
+            found = error.__context__
+            if not isinstance(found, MalformedError):
+                raise (found or error) from None  # an interruption, which is no fault of the answer
+            self._break_off(found)
         except (HttpParserError, HttpParserUpgrade) as error:
-            self.keep = False
-            if not self.is_whole:  # else it is what came after the answer
-                known = error.__context__
-                self._problem = known if isinstance(known, MalformedError) else MalformedError(str(error))
+            self._break_off(MalformedError(str(error)))
         if self.is_whole:
             self._parser = None  # which holds this object
+
+    def _break_off(self, problem: MalformedError) -> None:
+        self.keep = False
+        if not self.is_whole:  # else it is in what came after the answer
+            self._problem = problem
 
     # What the parser calls. An error raised in one of these ends its reading.
 
