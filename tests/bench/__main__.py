@@ -1,6 +1,5 @@
 """``python -m tests.bench [imports] [demo] [mirror] [resolve] [approvals] [rollout]``: all or those named.
 
-
 What is over its budget is said. Times depend on the machine, so no test holds them; budgets are for an idle
 machine of two cores.
 """

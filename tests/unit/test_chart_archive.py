@@ -22,7 +22,7 @@ from aicr_pipeline.decide.chart_package import (
 from aicr_pipeline.decide.chart_yaml import parse_chart_yaml
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 CHART = b"apiVersion: v2\nname: app\nversion: 1.2.3\n"
@@ -207,6 +207,13 @@ def test_what_follows_the_end_counts_too() -> None:
 
 
 @settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=512, max_size=512))
+@example(b"\xff" * 512)
+@example(bytes(512))
+def test_a_header_s_sum_is_the_one_other_readers_take(block: bytes) -> None:
+    assert chart_archive._checksum(block) == tarfile.calc_chksums(block)[0]  # type: ignore[attr-defined]
+
+
 @given(st.binary(max_size=2000))
 def test_any_bytes_end_in_a_refusal(content: bytes) -> None:
     for hostile in (content, packed_again(content), packed_again(tar(GOOD)[:1024] + content)):

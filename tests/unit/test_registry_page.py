@@ -18,7 +18,8 @@ MODULES = sorted(
           ("artifact", "chart_folder", "chart_manifest", "chart_sources", "docker_config", "ecr", "http",
            "mirror")),
         *(PROGRAM / "decide" / f"{name}.py" for name in
-          ("chart_archive", "chart_package", "chart_yaml", "helm_index", "provenance", "unpack")),
+          ("addresses", "chart_archive", "chart_package", "chart_yaml", "helm_index", "provenance",
+           "unpack")),
     ]
 )  # fmt: skip
 #: Functions that put a sentence around what their callers say.

@@ -7,17 +7,15 @@ import importlib
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination, mirror_chart
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The fields of ``model.plan.UpstreamSource``, whose pydantic is no part of a copy."""
 
     chart: str

@@ -145,7 +145,7 @@ def test_a_server_that_never_answers_is_waited_for_without_end() -> None:
         thread.start()
         connection, _ = silent.accept()
         transport = Transport(frozenset({host}), Patience(attempts=1, read=0.1))
-        with pytest.raises(UnreachableError, match="ReadTimeoutError"):
+        with pytest.raises(UnreachableError, match="no answer in time"):
             Repository(transport, Reference(host, "a")).get_manifest("1")
         thread.join(0.3)
         assert thread.is_alive()

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -209,7 +209,7 @@ def serve_provenance(up: UpstreamCharts, source: UpstreamSource, content: bytes)
 def demanding(registry: Registry, up: UpstreamCharts, keys: str) -> Destination:
     """Both publishers' charts must be signed with one of the keys."""
     demanded = [ProvenanceSource(source=source, keys=keys) for source in (REPO, "oci://ghcr.example/org")]
-    return replace(destination(registry, up), provenance=demanded)
+    return destination(registry, up)._replace(provenance=demanded)
 
 
 def held(registry: Registry, source: UpstreamSource, target: Destination, content: str) -> str:
@@ -315,8 +315,7 @@ def test_without_keys_provenance_is_carried_along(
     name = chart_name()
     archive, source = publisher.signed(name, "1.2.3", "stranger"), indexed(name)
     with upstream(source, charts_dir=served(archive, tmp_path)) as up:
-        target = replace(
-            destination(memory_registry, up),
+        target = destination(memory_registry, up)._replace(
             provenance=[ProvenanceSource(source=f"{REPO}r", keys=publisher.gpg.public("publisher"))],
         )
         other = publisher.signed("other", "1.2.3")

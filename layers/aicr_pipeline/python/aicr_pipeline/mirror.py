@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -55,7 +55,6 @@ def main(arguments: list[str] | None = None) -> int:
         watch.close()
 
 
-@dataclass
 class WatchedTransport(Transport):
     """A transport that writes down what goes over the wire, and says it as it goes.
 
@@ -65,15 +64,13 @@ class WatchedTransport(Transport):
         Given a line at each step.
     """
 
-    progress: Callable[[str], None] = lambda line: None
-    exchanges: list[tuple[str, str, int]] = field(default_factory=list)
-    #: Of the operation under way.
-    counters: Counters = field(default_factory=Counters)
-    _doing: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.on_exchange = self._note
+    def __init__(self, plain_hosts: frozenset[str], progress: Callable[[str], None]) -> None:
+        super().__init__(plain_hosts, on_exchange=self._note)
+        self.progress = progress
+        self.exchanges: list[tuple[str, str, int]] = []
+        #: Of the operation under way.
+        self.counters = Counters()
+        self._doing = ""
 
     def send(self, method: str, url: str, **options: Any) -> Answer:
         self.counters = options["counters"]

@@ -17,7 +17,7 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 
-if TYPE_CHECKING:  # with it come urllib3 and TLS, which most clusters do not need here
+if TYPE_CHECKING:  # with it comes an HTTP client, which most clusters do not need here
     from aicr_pipeline.adapters.slack import Slack
 
 MESSAGE_FAILED = "Message Failed"

@@ -3,8 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aicr_pipeline.adapters.registry import Manifest
 from aicr_pipeline.decide.chart_package import CONFIG_TYPE, CONTENT_TYPE, MAX_TOTAL, OTHER_CONTENT_TYPES
@@ -17,8 +16,7 @@ _CHARTS = (CONTENT_TYPE, *OTHER_CONTENT_TYPES)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class Descriptor:
+class Descriptor(NamedTuple):
     """A blob as a manifest names it."""
 
     media_type: str

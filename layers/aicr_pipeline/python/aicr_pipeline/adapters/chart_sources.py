@@ -6,18 +6,17 @@ believed only after the archive itself has been read.
 
 import hashlib
 import io
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from aicr_pipeline.adapters.at_once import both
 from aicr_pipeline.adapters.chart_manifest import Descriptor, chart_parts
-from aicr_pipeline.adapters.http import Answer, Counters, Transport, joined, shown
+from aicr_pipeline.adapters.http import Answer, Counters, Transport
 from aicr_pipeline.adapters.registry import Manifest, Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import Credentials, basic
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError
+from aicr_pipeline.decide.addresses import joined, shown
 from aicr_pipeline.decide.chart_package import (
     CONTENT_TYPE,
     GZIP_MAGIC,
@@ -48,8 +47,7 @@ def anonymous(host: str) -> Credentials | None:
     return None
 
 
-@dataclass(frozen=True)
-class Blob:
+class Blob(NamedTuple):
     """Verified bytes in a temporary file."""
 
     digest: str
@@ -57,8 +55,7 @@ class Blob:
     file: BinaryIO
 
 
-@dataclass(frozen=True)
-class FetchedChart:
+class FetchedChart(NamedTuple):
     """An archive that is in hand and judged, and its provenance file where there is one."""
 
     archive: Blob
@@ -68,8 +65,7 @@ class FetchedChart:
     url: str = ""
 
 
-@dataclass(frozen=True)
-class IndexedChart:
+class IndexedChart(NamedTuple):
     """What an https repository's index says of the version wanted."""
 
     source: "UpstreamSource"
@@ -78,8 +74,7 @@ class IndexedChart:
     urls: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RegistryChart:
+class RegistryChart(NamedTuple):
     """A chart in a publisher's registry: its manifest, and the blobs that manifest names."""
 
     source: "UpstreamSource"
@@ -95,7 +90,6 @@ class RegistryChart:
     repository: Repository
 
 
-@dataclass
 class ChartSources:
     """Fetches charts from where the bundle says they come from.
 
@@ -111,10 +105,17 @@ class ChartSources:
         Who we are to a publisher's host; to nobody anything by default.
     """
 
-    transport: Transport
-    upstreams: Mapping[str, str] = field(default_factory=dict)
-    counters: Counters = field(default_factory=Counters)
-    credentials: Callable[[str], Credentials | None] = anonymous
+    def __init__(
+        self,
+        transport: Transport,
+        upstreams: Mapping[str, str] | None = None,
+        counters: Counters | None = None,
+        credentials: Callable[[str], Credentials | None] = anonymous,
+    ) -> None:
+        self.transport = transport
+        self.upstreams = upstreams or {}
+        self.counters = counters or Counters()
+        self.credentials = credentials
 
     def find_indexed(self, source: "UpstreamSource") -> IndexedChart:
         """Look one version up in an https repository: one request, redirects apart.
@@ -234,7 +235,7 @@ class ChartSources:
             provenance = self.fetch_provenance(found, [fetched.url])
         if isinstance(provenance, TransientError):
             raise provenance
-        return replace(fetched, provenance=provenance)
+        return fetched._replace(provenance=provenance)
 
     def fetch_provenance(self, found: IndexedChart, urls: Iterable[str]) -> Blob | None:
         """The provenance file beside the archive, at the first of its addresses that has one, or None."""
@@ -264,12 +265,12 @@ class ChartSources:
 
     def _get(self, url: str, index: str, doing: str) -> Answer:
         # An index may name any host; only its own learns who we are.
-        headers = self._headers(url) if _same_origin(url, index) else _IDENTITY
+        headers = self._headers(url) if _same_origin(url, index) else None
         return self.transport.send("GET", url, doing=doing, counters=self.counters, headers=headers)
 
     def _headers(self, url: str) -> dict[str, str]:
         credentials = self.credentials(urlsplit(url).netloc)
-        return _IDENTITY | ({"Authorization": basic(*credentials.get())} if credentials else {})
+        return {"Authorization": basic(*credentials.get())} if credentials else {}
 
     def _download(self, url: str, index: str) -> Blob:
         doing = f"Fetching the chart archive {shown(url)}"
@@ -279,7 +280,7 @@ class ChartSources:
         if answer.status != 200:
             answer.discard()
             raise _refused(doing, answer.status)
-        file, digest, size, start = spool(), hashlib.sha256(), 0, b""
+        file, digest, size, start = spool(0), hashlib.sha256(), 0, b""
         for chunk in answer.chunks():
             start = (start + chunk[:2])[:2]  # a first piece may be one byte
             if not GZIP_MAGIC.startswith(start):
@@ -290,6 +291,9 @@ class ChartSources:
                 raise PipelineError(
                     Reason.ContentTooLarge, f"{doing}: it is above {MAX_TOTAL:,} bytes; leave it out."
                 )
+            if size > _IN_MEMORY and isinstance(file, io.BytesIO):
+                held, file = file, spool(size)
+                file.write(held.getbuffer())
             digest.update(chunk)
             file.write(chunk)
         if not size:
@@ -323,7 +327,7 @@ def plain_hosts(registry: "Registry") -> frozenset[str]:
 
 def fetch_blob(repository: Repository, part: Descriptor) -> Blob:
     """Fetch what a manifest names, checked against it; one request, a token's two apart."""
-    file = spool()
+    file = spool(part.size)
     repository.get_blob(part.digest, part.size, file)
     return Blob(part.digest, part.size, file)
 
@@ -343,9 +347,13 @@ def in_memory(content: bytes) -> Blob:
     return Blob(digest_of(content), len(content), io.BytesIO(content))
 
 
-def spool() -> BinaryIO:
-    """A file that stays in memory while it is small."""
-    return cast(BinaryIO, tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
+def spool(size: int) -> BinaryIO:
+    """A file of nobody else for so many bytes: in memory where they are few, else on the disk."""
+    if size <= _IN_MEMORY:
+        return io.BytesIO()
+    import tempfile
+
+    return cast(BinaryIO, tempfile.TemporaryFile())
 
 
 def _same_origin(one: str, other: str) -> bool:
@@ -362,6 +370,3 @@ def _refused(doing: str, status: int) -> PipelineError:
 
 def _unsupported(what: str) -> PipelineError:
     return PipelineError(Reason.ChartSourceUnsupported, f"{what}.")
-
-
-_IDENTITY = {"Accept-Encoding": "identity"}

@@ -5,35 +5,33 @@ How long a body may trickle in is not: each piece has 30 seconds, and the functi
 Used by the registry client and the chart sources. One ``Transport`` serves a whole function: it keeps
 connections, but no identity; who asks is said with each request.
 
-urllib3 rather than ``requests``: bodies stream both ways, nothing is decoded or retried behind our
-back, and it is what boto3 has already imported.
-
 Certificates are judged by OpenSSL's own list: a site with an authority of its own names it in the environment
 variable ``SSL_CERT_FILE`` (one PEM file) or ``SSL_CERT_DIR``, as for every other tool.
 """
 
-import random
-import re
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from typing import BinaryIO
-from urllib.parse import SplitResult, urljoin, urlsplit
-
-import urllib3
-from urllib3.exceptions import HTTPError, LocationValueError
+from contextlib import suppress
+from typing import BinaryIO, NamedTuple
 
 from aicr_pipeline import __version__
+from aicr_pipeline.adapters.connections import (
+    CHUNK,
+    Connections,
+    NotTlsError,
+    NotTrustedError,
+    Response,
+    WireError,
+)
+from aicr_pipeline.decide.addresses import joined, refused
+from aicr_pipeline.decide.http1 import Address, MalformedError, parse_address
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
 RETRYABLE = frozenset({429, 500, 502, 503, 504})
 MAX_REDIRECTS = 5
 MAX_ERROR_BODY = 64 * 1024
-CHUNK = 256 * 1024
 _AGAIN = "; it will be tried again later."
 
 
@@ -45,15 +43,14 @@ class ThrottledError(TransientError):
     """A host asks us to slow down, for longer than one request waits."""
 
 
-@dataclass
 class Counters:
     """What an operation cost. Every request on the wire counts: retries, redirects and tokens too."""
 
-    requests: int = 0
-    sent: int = 0
-    received: int = 0
-    retries: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    __slots__ = ("_lock", "received", "requests", "retries", "sent")
+
+    def __init__(self) -> None:
+        self.requests = self.sent = self.received = self.retries = 0
+        self._lock = threading.Lock()
 
     def add(self, *, requests: int = 0, sent: int = 0, received: int = 0, retries: int = 0) -> None:
         """Count what was done; an operation may have two requests under way at once."""
@@ -64,8 +61,7 @@ class Counters:
             self.retries += retries
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(NamedTuple):
     """How long to go on: attempts, full jitter below ``base * 2^n``, and a limit on the waits together."""
 
     attempts: int = 5
@@ -76,7 +72,12 @@ class Patience:
     read: float = 30.0
 
 
-@dataclass
+def _jitter(low: float, high: float) -> float:
+    import random
+
+    return random.uniform(low, high)  # noqa: S311 - it keeps callers apart, and no secrets
+
+
 class Transport:
     """Sends requests with timeouts, retries and guarded redirects.
 
@@ -91,22 +92,20 @@ class Transport:
         Told of each request on the wire: method, address without its query, status (0 without an answer).
     """
 
-    plain_hosts: frozenset[str] = frozenset()
-    patience: Patience = Patience()
-    sleep: Callable[[float], None] = time.sleep
-    pick: Callable[[float, float], float] = random.uniform
-    on_exchange: Callable[[str, str, int], None] = lambda method, address, status: None
-    _pool: urllib3.PoolManager = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._pool = urllib3.PoolManager(
-            num_pools=32,
-            maxsize=16,  # eight charts at once, two requests each
-            blocksize=CHUNK,
-            retries=False,
-            timeout=urllib3.Timeout(connect=self.patience.connect, read=self.patience.read),
-            headers={"User-Agent": f"aicr-pipeline/{__version__}"},
-        )
+    def __init__(
+        self,
+        plain_hosts: frozenset[str] = frozenset(),
+        patience: Patience = Patience(),  # noqa: B008 - it is immutable
+        sleep: Callable[[float], None] = time.sleep,
+        pick: Callable[[float, float], float] = _jitter,
+        on_exchange: Callable[[str, str, int], None] | None = None,
+    ) -> None:
+        self.plain_hosts = plain_hosts
+        self.patience = patience
+        self.sleep = sleep
+        self.pick = pick
+        self.on_exchange = on_exchange
+        self._connections = Connections(f"aicr-pipeline/{__version__}", patience.connect, patience.read)
 
     def scheme(self, host: str) -> str:
         """``http`` for a host the configuration names as plain, ``https`` for all others."""
@@ -114,7 +113,7 @@ class Transport:
 
     def close(self) -> None:
         """Close the kept connections."""
-        self._pool.clear()
+        self._connections.close()
 
     def send(
         self,
@@ -151,40 +150,28 @@ class Transport:
         UnreachableError, ThrottledError
             ``RegistryUnreachable`` when the attempts or the time for waiting are used up.
         PipelineError
-            ``ChartSourceUnsupported`` for a redirect that must not be followed; ``RegistryUnreachable`` for
-            a certificate that is not trusted.
+            ``ChartSourceUnsupported`` for an address or a redirect that must not be followed, or a header
+            that cannot be sent; ``RegistryUnreachable`` for a certificate that is not trusted.
         """
+        address = self._safe(url, doing)
         waited = 0.0
         for attempt in range(1, self.patience.attempts + 1):
             kind: type[TransientError] = UnreachableError
             if pace is not None:
                 pace()
             try:
-                answer = self._follow(method, url, doing, counters, dict(headers or {}), body, size)
-            except LocationValueError as error:
-                raise _no_address(url, doing) from error
-            except HTTPError as error:
-                if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
-                    # It will be the same the next time.
-                    raise PipelineError(
-                        Reason.RegistryUnreachable,
-                        f"{doing}: {_host(url)} shows a certificate that is not trusted "
-                        f"({error.args[0].verify_message}); name its authority in SSL_CERT_FILE.",
-                    ) from error
-                if "WRONG_VERSION_NUMBER" in str(error):
-                    raise PipelineError(
-                        Reason.RegistryUnreachable,
-                        f"{doing}: {_host(url)} does not speak https; use its https port, or for a registry "
-                        "on loopback plain http.",
-                    ) from error
-                problem, after = f"{_host(url)} cannot be reached ({_kind(error)})", None
+                answer = self._follow(method, address, doing, counters, headers or {}, body, size)
+            except (NotTrustedError, NotTlsError) as error:
+                raise _untrusted(error, doing) from error  # it will be the same the next time
+            except WireError as error:
+                problem, after = f"{error.host} cannot be reached ({error})", None
             else:
                 if answer.status not in RETRYABLE:
                     return answer
-                problem = f"{_host(url)} answered {answer.status}"
+                problem = f"{address.netloc} answered {answer.status}"
                 if answer.status == 429:
                     kind = ThrottledError
-                    problem = f"{_host(url)} is throttling us (429)"
+                    problem = f"{address.netloc} is throttling us (429)"
                 after = retry_after(answer.headers.get("Retry-After"))
                 answer.discard()
             waited = self.wait(
@@ -211,107 +198,107 @@ class Transport:
     def _follow(
         self,
         method: str,
-        url: str,
+        address: Address,
         doing: str,
         counters: Counters,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         body: bytes | BinaryIO | None,
         size: int,
     ) -> "Answer":
-        self._require_safe(urlsplit(joined(url, "", doing)), doing)
         for _ in range(MAX_REDIRECTS + 1):
-            response = self._once(method, url, counters, headers, body, size)
+            response = self._once(method, address, doing, counters, headers, body, size)
             target = _redirect(method, response)
             if target is None:
-                return Answer(response, url, counters, doing)
-            response.drain_conn()
-            response.release_conn()
-            here, there = urlsplit(url), urlsplit(joined(url, target, doing))
-            self._require_safe(there, doing)
-            if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+                return Answer(response, address, counters, doing)
+            _drain(response)
+            there = self._safe(joined(address.url, target, doing), doing)
+            if address.origin != there.origin:
                 # Storage behind a registry has no business with its password, and refuses it too.
-                headers.pop("Authorization", None)
-            url = there.geturl()
+                headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+            address = there
         raise PipelineError(
             Reason.ChartSourceUnsupported,
-            f"{doing}: more than {MAX_REDIRECTS} redirects, the last to {_host(url)}; check the address.",
+            f"{doing}: more than {MAX_REDIRECTS} redirects, the last to {address.netloc}; check the address.",
         )
 
     def _once(
         self,
         method: str,
-        url: str,
+        address: Address,
+        doing: str,
         counters: Counters,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         body: bytes | BinaryIO | None,
         size: int,
-    ) -> urllib3.BaseHTTPResponse:
-        sent = dict(headers)
+    ) -> Response:
         if body is None or isinstance(body, bytes):
             size = len(body or b"")
         else:
             body.seek(0)
-            sent["Content-Length"] = str(size)
         counters.add(requests=1)
         status = 0
         try:
-            response = self._pool.request(
-                method,
-                url,
-                headers={**self._pool.headers, **sent},
-                body=body,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
+            response = self._connections.ask(method, address, headers, body, size)
             status = response.status
+        except WireError as error:
+            error.host = address.netloc
+            raise
+        except MalformedError as error:
+            raise PipelineError(
+                Reason.ChartSourceUnsupported,
+                f"{doing}: {error}; nothing was sent, ask whoever gave us that.",
+            ) from error
         finally:
-            # Queries carry upload sessions and signatures.
-            self.on_exchange(method, urlsplit(url)._replace(query="", fragment="").geturl(), status)
+            if self.on_exchange is not None:
+                # Queries carry upload sessions and signatures.
+                self.on_exchange(method, address.url.partition("?")[0], status)
         counters.add(sent=size)
         return response
 
-    def _require_safe(self, url: SplitResult, doing: str) -> None:
-        allowed = url.scheme == "https" or (url.scheme == "http" and url.netloc in self.plain_hosts)
-        if not allowed or not url.hostname or url.username is not None:
-            raise PipelineError(
-                Reason.ChartSourceUnsupported,
-                f"{doing}: {url.scheme}://{url.netloc.rpartition('@')[2]} is not an https address; "
-                "plain http is for hosts the configuration names.",
-            )
+    def _safe(self, url: str, doing: str) -> Address:
+        """The address, if it is one that may be asked."""
+        address = parse_address(url)
+        if address is None or (address.scheme != "https" and address.netloc not in self.plain_hosts):
+            raise refused(url, doing)
+        return address
 
 
 class Answer:
     """A response whose body is read at most once, counted, and bounded."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, url: str, counters: Counters, doing: str) -> None:
+    __slots__ = ("_counters", "_doing", "_response", "headers", "status", "url")
+
+    def __init__(self, response: Response, address: Address, counters: Counters, doing: str) -> None:
         self._response = response
         self._doing = doing
         self._counters = counters
         self.status = response.status
+        #: ``get`` takes a name in any case.
         self.headers: Mapping[str, str] = response.headers
         #: The address that answered, after redirects.
-        self.url = url
+        self.url = address.url
 
     def chunks(self, *, decode: bool = False) -> Iterator[bytes]:
         """The body piece by piece; ``decode`` undoes a Content-Encoding the server insisted on.
 
         Raises ``TransientError`` when it breaks off.
         """
+        pieces = self._counted()
+        if decode and self.headers.get("Content-Encoding") in ("gzip", "x-gzip", "deflate"):
+            pieces = _inflated(pieces)
         try:
-            for chunk in self._response.stream(CHUNK, decode_content=decode):
-                self._counters.add(received=len(chunk))
-                yield chunk
-        except HTTPError as error:
+            yield from pieces
+        except WireError as error:
             raise UnreachableError(
-                Reason.RegistryUnreachable,
-                f"{self._doing}: the answer broke off ({_kind(error)}){_AGAIN}",
+                Reason.RegistryUnreachable, f"{self._doing}: the answer broke off ({error}){_AGAIN}"
             ) from error
         finally:
-            # A body that was not read to its end leaves a connection nobody can use again.
-            if not getattr(self._response, "closed", True):
-                self._response.close()
-            self._response.release_conn()
+            self._response.close()
+
+    def _counted(self) -> Iterator[bytes]:
+        for piece in self._response.pieces():
+            self._counters.add(received=len(piece))
+            yield piece
 
     def read(self, limit: int) -> bytes | None:
         """The whole body, or None when it is longer than the limit."""
@@ -334,32 +321,12 @@ class Answer:
         self.text()
 
 
-def joined(base: str, target: str, doing: str) -> str:
-    """An address out of somebody's answer, made absolute.
-
-    Raises
-    ------
-    PipelineError
-        ``ChartSourceUnsupported`` when it cannot be read as an address at all.
-    """
-    try:
-        url = urljoin(base, target)
-        _ = urlsplit(url).port  # reading it checks it
-    except ValueError:
-        raise _no_address(target or base, doing) from None
-    return url
-
-
-def _no_address(text: str, doing: str) -> PipelineError:
-    return PipelineError(
-        Reason.ChartSourceUnsupported,
-        f"{doing}: {shown(text)[:200]!r} is not an address; correct it, or ask whoever serves it.",
-    )
-
-
-def shown(url: str) -> str:
-    """An address for messages, sound or not: signed queries and passwords stay out of them."""
-    return re.sub(r"(?<=//)[^/@]*@", "", re.split(r"[?#]", url, maxsplit=1)[0])
+def _untrusted(error: NotTrustedError | NotTlsError, doing: str) -> PipelineError:
+    if isinstance(error, NotTlsError):
+        what = "does not speak https; use its https port, or for a registry on loopback plain http."
+    else:
+        what = f"shows a certificate that is not trusted ({error}); name its authority in SSL_CERT_FILE."
+    return PipelineError(Reason.RegistryUnreachable, f"{doing}: {error.host} {what}")
 
 
 def retry_after(value: str | None, now: Callable[[], float] = time.time) -> float | None:
@@ -369,22 +336,48 @@ def retry_after(value: str | None, now: Callable[[], float] = time.time) -> floa
     try:
         if value.strip().isdigit():  # of which float() takes fewer: not "²"
             return float(value)
+        from email.utils import parsedate_to_datetime
+
         return max(0.0, parsedate_to_datetime(value).timestamp() - now())
     except (ValueError, OverflowError):
         return None
 
 
-def _redirect(method: str, response: urllib3.BaseHTTPResponse) -> str | None:
+def _redirect(method: str, response: Response) -> str | None:
     # A write is repeated elsewhere only where the standard keeps method and body (307, 308).
+    if not 301 <= response.status <= 308:
+        return None
     followed = (301, 302, 303, 307, 308) if method in ("GET", "HEAD") else (307, 308)
     return response.headers.get("Location") if response.status in followed else None
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[2]
+def _drain(response: Response) -> None:
+    """Read a small rest, so that the connection can be used again."""
+    left = MAX_ERROR_BODY
+    with suppress(WireError):
+        for piece in response.pieces():
+            left -= len(piece)
+            if left < 0:
+                return
 
 
-def _kind(error: Exception) -> str:
-    """What went wrong, in words without addresses or tokens."""
-    inner = getattr(error, "reason", None)
-    return type(inner if isinstance(inner, Exception) else error).__name__
+def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Undo gzip (of several members: RFC 1952, 2.2) or zlib's deflate, in pieces of bounded size."""
+    import zlib
+
+    member = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    begun = False
+    try:
+        for piece in pieces:
+            while piece:
+                if member.eof:
+                    member = zlib.decompressobj(zlib.MAX_WBITS | 32)
+                begun = True
+                plain = member.decompress(piece, CHUNK)
+                piece = member.unused_data or member.unconsumed_tail
+                if plain:
+                    yield plain
+    except zlib.error as error:
+        raise WireError("its Content-Encoding is broken") from error
+    if begun and not member.eof:
+        raise WireError("its Content-Encoding ends too early")

@@ -14,9 +14,8 @@ what was mirrored before the keys were named is verified too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from aicr_pipeline.adapters.at_once import both
 from aicr_pipeline.adapters.chart_manifest import Descriptor, chart_parts, layer_of
@@ -34,7 +33,6 @@ from aicr_pipeline.adapters.pace import Pace
 from aicr_pipeline.adapters.registry import MANIFEST_TYPES, Manifest, Reference, Repository
 from aicr_pipeline.adapters.registry_auth import Credentials
 from aicr_pipeline.adapters.registry_errors import RepositoryMissingError, TagImmutableError
-from aicr_pipeline.clock import now
 from aicr_pipeline.decide.chart_package import (
     CONTENT_TYPE,
     MANIFEST_TYPE,
@@ -53,12 +51,13 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aicr_pipeline.model.config import ProvenanceSource
     from aicr_pipeline.model.plan import UpstreamSource
 
 
-@dataclass(frozen=True)
-class Destination:
+class Destination(NamedTuple):
     """The cluster's prefix in its registry.
 
     Parameters
@@ -79,7 +78,7 @@ class Destination:
     prefix: str
     transport: Transport
     credentials: Credentials | None
-    upstreams: Mapping[str, str] = field(default_factory=dict)
+    upstreams: Mapping[str, str] = MappingProxyType({})
     publishers: Callable[[str], Credentials | None] = anonymous
     provenance: Sequence["ProvenanceSource"] = ()
 
@@ -98,8 +97,7 @@ class Destination:
         return keys_for(address, self.provenance)
 
 
-@dataclass(frozen=True)
-class MirrorResult:
+class MirrorResult(NamedTuple):
     """Where a chart is now. ``pushed`` is False when it was there already."""
 
     repository: str
@@ -146,7 +144,7 @@ def mirror_chart(source: "UpstreamSource", destination: Destination) -> MirrorRe
     )
 
 
-def mirror_folder(folder: Path, chart: str, version: str, destination: Destination) -> MirrorResult:
+def mirror_folder(folder: "Path", chart: str, version: str, destination: Destination) -> MirrorResult:
     """Push a chart that lies in a folder of archives to ``<prefix>/charts/<chart>``.
 
     Raises
@@ -243,7 +241,7 @@ def _from_index(source: "UpstreamSource", sources: ChartSources, destination: De
         provenance = _held_provenance(layers, target) or sources.fetch_provenance(found, found.urls)
         _judge_held(Chart(source.chart, version, {}), content, provenance, source.repo, destination)
         counters = target.counters  # what provenance took counts, too
-        result = replace(result, requests=counters.requests, bytes=counters.sent + counters.received)
+        result = result._replace(requests=counters.requests, bytes=counters.sent + counters.received)
     return result
 
 
@@ -284,6 +282,7 @@ def _judge_held(
         text = provenance.file.read()
     if keys is None and text is None:
         return
+    from aicr_pipeline.clock import now
     from aicr_pipeline.decide.provenance import judge
 
     judge(text, keys, chart, content, address, now())
@@ -297,8 +296,7 @@ def _held(target: Repository, tag: str) -> Manifest | None:
         return None
 
 
-@dataclass(frozen=True)
-class _Package:
+class _Package(NamedTuple):
     """A chart ready to be pushed; without blobs where it must be there already."""
 
     name: str

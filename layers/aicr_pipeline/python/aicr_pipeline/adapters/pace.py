@@ -9,7 +9,6 @@ blobs are on their way, and costs next to nothing.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 #: Operations at once that the interval below is made for; "Mirror charts" has it as MaxConcurrency.
 AT_ONCE = 8
@@ -17,7 +16,6 @@ AT_ONCE = 8
 INTERVAL = 1.0
 
 
-@dataclass
 class Pace:
     """One operation's PutImage requests; made when the operation begins.
 
@@ -27,12 +25,12 @@ class Pace:
         Tests pass their own.
     """
 
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    _last: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._last = self.clock()
+    def __init__(
+        self, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.sleep = sleep
+        self.clock = clock
+        self._last = clock()
 
     def __call__(self) -> None:
         """Wait until the next attempt may be made."""

@@ -11,15 +11,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import oras.container  # type: ignore[import-untyped]
 import oras.defaults  # type: ignore[import-untyped]
 
-from aicr_pipeline.adapters.http import Answer, Counters, Transport, UnreachableError, joined
+from aicr_pipeline.adapters.http import Answer, Counters, Transport, UnreachableError
 from aicr_pipeline.adapters.registry_auth import Authorization, Credentials
 from aicr_pipeline.adapters.registry_errors import DigestMismatchError, UnsupportedError, is_absent, refusal
+from aicr_pipeline.decide.addresses import joined
 from aicr_pipeline.decide.chart_package import is_repository
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
@@ -35,8 +35,7 @@ _HOST = re.compile(
 _REFUSED_DESTINATION = "public.ecr.aws"
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """A manifest as the registry serves it: the digest is of exactly these bytes."""
 
     content: bytes
@@ -44,8 +43,7 @@ class Manifest:
     digest: str
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """``host/repository`` without a tag."""
 
     host: str
@@ -88,7 +86,6 @@ def parse_reference(text: str) -> Reference:
     return Reference(host, str(parsed.api_prefix))
 
 
-@dataclass
 class Repository:
     """A client of one repository.
 
@@ -106,17 +103,21 @@ class Repository:
         Waits before each attempt to put a manifest.
     """
 
-    transport: Transport
-    reference: Reference
-    credentials: Credentials | None = None
-    counters: Counters = field(default_factory=Counters)
-    pace: Callable[[], None] | None = None
-
-    def __post_init__(self) -> None:
-        ref = self.reference
-        self._auth = Authorization(self.transport, ref.repository, self.credentials, self.counters)
-        self._container = oras.container.Container(f"{ref.host}/{ref.repository}")
-        self._container.registry = ref.host
+    def __init__(
+        self,
+        transport: Transport,
+        reference: Reference,
+        credentials: Credentials | None = None,
+        counters: Counters | None = None,
+        pace: Callable[[], None] | None = None,
+    ) -> None:
+        self.transport = transport
+        self.reference = reference
+        self.counters = counters or Counters()
+        self.pace = pace
+        self._auth = Authorization(transport, reference.repository, credentials, self.counters)
+        self._container = oras.container.Container(f"{reference.host}/{reference.repository}")
+        self._container.registry = reference.host
 
     def head_manifest(self, reference: str) -> str | None:
         """The digest under a tag or digest, or None when it is absent.
@@ -273,7 +274,7 @@ class Repository:
     def _upload(self, digest: str, size: int, content: bytes | BinaryIO, doing: str) -> str | None:
         """Open an upload and finish it: None, or what the registry says of a session it forgot."""
         start = self._url(self._container.upload_blob_url())
-        answer = self._send("POST", start, doing, headers={"Content-Length": "0"})
+        answer = self._send("POST", start, doing)
         self._require(answer, (202,), doing, "POST", answer.text())
         location = answer.headers.get("Location")
         if not location:
@@ -283,7 +284,7 @@ class Repository:
             )
         url = joined(answer.url, location, doing)
         url += ("&" if "?" in url else "?") + f"digest={digest}"
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        headers = {"Content-Type": "application/octet-stream"}
         answer = self._send("PUT", url, doing, headers=headers, body=content, size=size)
         text = answer.text()
         if any(word in text for word in _ENDED):

@@ -11,8 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from aicr_pipeline.adapters.http import MAX_ERROR_BODY, Counters, Transport
@@ -42,12 +41,14 @@ class Credentials(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class FixedCredentials:
+class FixedCredentials(NamedTuple):
     """A pair that is known already, for example one minted for a Job."""
 
     user: str
-    password: str = field(repr=False)
+    password: str
+
+    def __repr__(self) -> str:
+        return f"FixedCredentials(user={self.user!r})"
 
     def get(self) -> tuple[str, str]:
         return self.user, self.password

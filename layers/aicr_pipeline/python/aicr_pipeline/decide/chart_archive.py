@@ -9,19 +9,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from tarfile import (
-    AREGTYPE,
-    BLOCKSIZE,
-    DIRTYPE,
-    GNUTYPE_LONGNAME,
-    NUL,
-    REGTYPE,
-    XGLTYPE,
-    XHDTYPE,
-    TarError,
-    TarInfo,
-)
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from aicr_pipeline.decide.chart_package import MAX_TOTAL, Chart
 from aicr_pipeline.decide.chart_yaml import MAX_CHART_YAML, first_line, invalid, parse_chart_yaml
@@ -29,11 +17,19 @@ from aicr_pipeline.decide.versions import same
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
+#: POSIX.1-2017, "pax", "ustar Interchange Format". Not from ``tarfile``, which takes as long to import as a
+#: chart to read, and is needed for headers alone that few tools write.
+BLOCKSIZE: Final = 512
+NUL: Final = b"\0"
+REGTYPE, AREGTYPE, DIRTYPE, XHDTYPE, XGLTYPE = b"0", NUL, b"5", b"x", b"g"
+GNUTYPE_LONGNAME: Final = b"L"
+
 MAX_FILE = 5 * 1024 * 1024
 #: Extended headers carry one path; Chart.yaml a page of metadata. Both are held in memory.
 MAX_EXTENDED_HEADER = 64 * 1024
 
 _CHUNK = 256 * 1024
+_HIDING: Final = frozenset({"", ".", ".."})
 #: A plain file's mode, owner, group, size, time, checksum and type as nearly every tool writes them: a chart
 #: has hundreds, and ``TarInfo`` takes longer over one than zlib over its file. All else is left to it.
 _USUAL = re.compile(rb"(?:[0-7]{7}\0){3}([0-7]{11})\0[0-7]{11}\0([0-7]{6})\0 0")
@@ -89,7 +85,7 @@ def read_chart(archive: BinaryIO, source: str) -> Chart:
             chart_yaml.clear()
             entry.read(chart_yaml.extend)
         else:
-            entry.read(_nothing)
+            entry.skip()
     if f"{top}/Chart.yaml" not in seen:
         raise invalid(source, "has no Chart.yaml in its top folder")
     if twice:
@@ -104,14 +100,13 @@ def _require_alike(archive: BinaryIO, twice: Collection[str], source: str) -> No
     """
     found: dict[str, bytes] = {}
     for entry in _entries(archive, source):
+        if entry.name not in twice:
+            entry.skip()
+            continue
         digest = hashlib.sha256()
-        entry.read(digest.update if entry.name in twice else _nothing)
-        if entry.name in twice and found.setdefault(entry.name, digest.digest()) != digest.digest():
+        entry.read(digest.update)
+        if found.setdefault(entry.name, digest.digest()) != digest.digest():
             raise invalid(source, f"holds {entry.name!r} twice with different content")
-
-
-def _nothing(chunk: bytes) -> None:
-    pass
 
 
 def require_identity(chart: Chart, name: str, version: str, source: str) -> None:
@@ -132,7 +127,7 @@ def require_identity(chart: Chart, name: str, version: str, source: str) -> None
 
 
 class _Entry:
-    """One file or folder of the archive; a file must be read before the next entry is asked for."""
+    """One file or folder of the archive; a file must be read or skipped before the next is asked for."""
 
     def __init__(self, name: str, size: int, is_folder: bool, stream: "_Bounded") -> None:
         self.name = name
@@ -148,6 +143,10 @@ class _Entry:
             sink(chunk)
             left -= len(chunk)
         self._stream.exactly(-self.size % BLOCKSIZE)
+
+    def skip(self) -> None:
+        """Pass the content by; it is inflated and counted all the same."""
+        self._stream.skip(self.size + -self.size % BLOCKSIZE)
 
 
 class _Bounded:
@@ -178,17 +177,29 @@ class _Bounded:
     def some(self, size: int) -> bytes:
         """Up to that many bytes; none at the end."""
         if self._at == len(self._plain):
-            try:
-                self._plain = self._decompress()
-            except zlib.error as error:
-                raise invalid(self.source, f"is not sound gzip ({first_line(error)})") from error
-            self._at = 0
-            self._total += len(self._plain)
-            if self._total > MAX_TOTAL:
-                raise _too_large(self.source, f"unpacks to more than {MAX_TOTAL:,} bytes")
+            self._fill()
         data = self._plain[self._at : self._at + size]
         self._at += len(data)
         return data
+
+    def skip(self, size: int) -> None:
+        """As ``exactly``, for what nobody looks at: most of an archive need not be copied."""
+        while size > (left := len(self._plain) - self._at):
+            size -= left
+            self._fill()
+            if not self._plain:
+                raise invalid(self.source, "ends in the middle of an entry")
+        self._at += size
+
+    def _fill(self) -> None:
+        try:
+            self._plain = self._decompress()
+        except zlib.error as error:
+            raise invalid(self.source, f"is not sound gzip ({first_line(error)})") from error
+        self._at = 0
+        self._total += len(self._plain)
+        if self._total > MAX_TOTAL:
+            raise _too_large(self.source, f"unpacks to more than {MAX_TOTAL:,} bytes")
 
     def _decompress(self) -> bytes:
         """The next piece. Members follow one another (RFC 1952, 2.2), and some tools pad with zeros."""
@@ -230,7 +241,7 @@ def _entries(archive: BinaryIO, source: str) -> Iterator[_Entry]:
         if not block:
             break
         block += stream.exactly(BLOCKSIZE - len(block))
-        if block.count(NUL) == BLOCKSIZE:
+        if not block[0] and block.count(NUL) == BLOCKSIZE:
             break
         info = _header(block, source)
         if info.type in (XHDTYPE, XGLTYPE, GNUTYPE_LONGNAME):
@@ -278,6 +289,8 @@ def _header(block: bytes, source: str) -> _Header:
             for field in (block[345:500], block[:100])
         )
         return _Header(f"{prefix}/{name}" if prefix else name, int(usual[1], 8), REGTYPE)
+    from tarfile import TarError, TarInfo
+
     try:
         info = TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except TarError as error:
@@ -288,7 +301,17 @@ def _header(block: bytes, source: str) -> _Header:
 
 
 def _checksum(block: bytes) -> int:
-    return sum(block[:148]) + sum(b" " * 8) + sum(block[156:])
+    """The sum of a header's bytes, those of the sum itself taken for spaces.
+
+    Adler's sum begins with the same, plus one, and is far quicker; half a block does not make it wrap.
+    """
+    return (
+        (zlib.adler32(block[:256]) & 0xFFFF)
+        + (zlib.adler32(block[256:]) & 0xFFFF)
+        - 2
+        - sum(block[148:156])
+        + 8 * ord(" ")
+    )
 
 
 def _extended_header(info: _Header, stream: _Bounded) -> dict[str, str]:
@@ -338,7 +361,7 @@ def _safe_parts(name: str, source: str) -> list[str]:
     if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":":
         raise invalid(source, f"holds {name!r}, which is not a relative path")
     parts = name.rstrip("/").split("/")
-    if any(part in ("", ".", "..") for part in parts):
+    if not _HIDING.isdisjoint(parts):
         raise invalid(source, f"holds {name!r}, which leaves or hides its folder")
     return parts
 

@@ -8,12 +8,8 @@ import hashlib
 import io
 import json
 import re
-import struct
-import tarfile
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
@@ -40,8 +36,7 @@ _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """What an archive says it is: the fields of the ``Chart.yaml`` inside."""
 
     name: str
@@ -65,6 +60,8 @@ def pack(top: str, files: Mapping[str, bytes]) -> bytes:
         A gzipped tar: sorted, epoch times, owner 0, mode 0644. The gzip is stored, not compressed:
         compressors differ between machines, and the digest must not.
     """
+    import tarfile
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(files):
@@ -77,6 +74,9 @@ def pack(top: str, files: Mapping[str, bytes]) -> bytes:
 
 def _stored_gzip(raw: bytes) -> bytes:
     """RFC 1952 and 1951 with stored blocks only: no name, no time, unknown system."""
+    import struct
+    import zlib
+
     blocks = []
     for start in range(0, len(raw), _STORED_BLOCK):
         block = raw[start : start + _STORED_BLOCK]

@@ -8,9 +8,8 @@ the items that mention the version are kept, and only those are parsed.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -27,8 +26,7 @@ MAX_BLOCK = 32 * 1024 * 1024
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class IndexEntry:
+class IndexEntry(NamedTuple):
     """One version of one chart as its index lists it."""
 
     name: str
