@@ -19,7 +19,7 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ready_key, rollout_key, step_key
 from botocore.exceptions import ClientError
 
-from tests.functional.actions.support import INBOX, PLAN, Place, step
+from tests.functional.actions.support import INBOX, PLAN, TABLE, Place, step
 from tests.unit.samples import plan, refused, sha
 
 NEWER = plan(**{"recipe": "newer"})
@@ -219,6 +219,35 @@ def test_a_rollout_in_place_of_one_that_stalled_half_way_knows_it(place: Place, 
     found = start(place, place.want(next_, run="run-3"))
     assert found["started"] is True
     assert not whole(place, next_, int(found["execution"].rpartition("-")[2]))
+
+
+def lose_the_table(place: Place) -> None:
+    for found in place.dynamodb.scan(TableName=TABLE)["Items"]:
+        place.dynamodb.delete_item(TableName=TABLE, Key={"pk": found["pk"], "sk": found["sk"]})
+
+
+def test_a_rollout_that_was_lost_with_the_table_is_ended_and_what_it_wrote_is_not_unchanged(
+    place: Place,
+) -> None:
+    place.put_plan(PLAN)
+    start(place, place.want(PLAN))
+    begin_step(place, name(PLAN))
+    place.sfn.executions[name(PLAN)] = "ABORTED"
+    lose_the_table(place)
+    assert start(place, place.want(NEWER, "demo-run00000-2"))["started"] is True
+    assert place.ledger.get_json(rollout_key(name(PLAN), "outcome"))["reason"] == "RolloutSuperseded"
+    assert not whole(place, NEWER)
+
+
+def test_a_rollout_that_still_runs_gets_its_lock_back(place: Place) -> None:
+    start(place, place.want(PLAN))
+    lose_the_table(place)
+    newer = place.want(NEWER, "demo-run00000-2")
+    assert start(place, newer) == {"started": False, "because": f"rollout {name(PLAN)} is active"}
+    assert place.coordination.lock_holder() == name(PLAN)
+    place.sfn.executions[name(PLAN)] = "ABORTED"
+    assert start(place, stalled_event(PLAN))["started"] is True
+    assert place.coordination.lock_holder() == name(NEWER)
 
 
 def test_one_that_is_being_redriven_still_runs(place: Place) -> None:

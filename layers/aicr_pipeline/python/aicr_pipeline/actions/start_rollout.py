@@ -22,6 +22,7 @@ from aicr_pipeline.adapters.rollouts import (
     load_rollout,
     next_number,
     standing_decision,
+    without_end,
 )
 from aicr_pipeline.adapters.statuses import is_drifted
 from aicr_pipeline.adapters.submissions import submitter_of
@@ -86,6 +87,9 @@ def start_rollout(
         coordination.drop_lock(holder)
         if coordination.take_lock(name) != name:
             return {"started": False, "because": "another rollout took the lock"}
+    active_one = _settle_others(ledger, coordination, executions, name, plan, rfc3339(now))
+    if active_one is not None:
+        return {"started": False, "because": f"rollout {active_one} is active"}
     # Again: a rollout that was superseded just now may have written releases.
     active = _active(ledger, coordination, plan)
     number = int(name.rpartition("-")[2])
@@ -170,6 +174,25 @@ def _free_if_over(ledger: Ledger, coordination: Coordination, executions: Execut
     holder = coordination.lock_holder()
     if holder is not None and is_over(ledger, holder) and executions.state(holder) == "ended":
         coordination.drop_lock(holder)
+
+
+def _settle_others(
+    ledger: Ledger, coordination: Coordination, executions: Executions, name: str, plan: str, now: str
+) -> str | None:
+    """End each rollout that has no outcome and no execution; what it wrote must not count as unchanged.
+
+    Whoever holds the lock is the only one, so there are such only when the table was lost. One that still
+    runs gets its lock back, and is returned.
+    """
+    for other in without_end(ledger):
+        if other == name:
+            continue
+        if executions.state(other) == "running":
+            coordination.drop_lock(name)
+            coordination.take_lock(other)
+            return other
+        _supersede(ledger, other, plan, now)
+    return None
 
 
 def _is_overdue(ledger: Ledger, name: str, now: str) -> bool:

@@ -232,6 +232,19 @@ def _may_have_written(ledger: LedgerReader, outcome: RolloutOutcome) -> bool:
     return any(True for _ in ledger.keys(f"rollouts/{outcome.rollout}/steps/"))
 
 
+def without_end(ledger: LedgerReader) -> list[str]:
+    """Rollouts that began and have no outcome: the active one, and any that was lost sight of."""
+    documents: dict[str, set[str]] = {}
+    for key, _ in ledger.keys("rollouts/"):
+        _, name, document = key.split("/", 2)
+        documents.setdefault(name, set()).add(document)
+    return [
+        name
+        for name, found in sorted(documents.items())
+        if "rollout.json" in found and "outcome.json" not in found
+    ]
+
+
 def next_number(ledger: Ledger, cluster: str, plan: str) -> int:
     """The number of a fresh rollout to a plan: one more than those that are over."""
     number = 1
