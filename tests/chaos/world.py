@@ -31,6 +31,7 @@ from aicr_pipeline.actions.sweep_waiters import Sweep
 from aicr_pipeline.adapters import aws, cluster
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus, Notifier
+from aicr_pipeline.adapters.connections import WireError
 from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
@@ -72,7 +73,7 @@ _TURNS = 300
 _WORLDS = itertools.count(1)
 
 
-class Broken(urllib3.exceptions.HTTPError):
+class Broken(urllib3.exceptions.HTTPError, WireError):
     """A connection that broke, as the clients of cluster and registry see it."""
 
 
@@ -199,12 +200,12 @@ class World:
         self.s3, self.db = clients()["s3"], clients()["dynamodb"]
         user, password, _ = ISSUER.issue()
         transport = Transport(frozenset({registry.host}), sleep=lambda _: None)
-        pool, send = transport._pool, transport._pool.urlopen
+        connections, send = transport._connections, transport._connections.ask
 
-        def urlopen(method: str, url: str, *rest: Any, **more: Any) -> Any:
-            return self._faulty(f"registry {method}", lambda: send(method, url, *rest, **more))
+        def send_faulty(method: str, *rest: Any) -> Any:
+            return self._faulty(f"registry {method}", lambda: send(method, *rest))
 
-        pool.urlopen = urlopen  # type: ignore[method-assign]
+        connections.ask = send_faulty  # type: ignore[method-assign]
         credentials = FixedCredentials(user, password)
         self._registry = Destination(registry.host, f"aicr/{next(_WORLDS)}", transport, credentials)
         self._cluster = cluster.Cluster(server.url, None, lambda: "token")
