@@ -2,10 +2,11 @@
 
 import pytest
 from aicr_pipeline.decide.approval import approval_url, link_secret, signed_in_url
-from aicr_pipeline.decide.approval_message import question, reminder, subject
+from aicr_pipeline.decide.approval_message import MOST_GUIDANCE, held, question, reminder, subject
 from aicr_pipeline.decide.assess import assess
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import ApprovalRequest
+from aicr_pipeline.model.rollout import ApprovalRequest, StepHeld
+from aicr_pipeline.model.upgrades import Guidance, Instruction
 
 from tests.unit.samples import config, plan, refused, release, sha
 from tests.unit.upgrades import boundary, record
@@ -99,3 +100,47 @@ def test_a_question_names_what_waits_and_what_stays() -> None:
     assert "  each waits until its work is acknowledged: b" in lines
     gone = ", ".join(f"gone-{number}" for number in range(8))
     assert f"  no longer in the plan, left installed: {gone} and 1 more" in lines
+
+
+LINK = "https://a.example/approvals/x"
+#: Every separator at which some reader begins a new line.
+ENDS = ("\n", "\n\n", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
+
+
+def waits(guidance: Guidance) -> list[str]:
+    hold = StepHeld(
+        rollout=ROLLOUT, index=2, release="app", reason=Reason.AwaitingAcknowledgement,
+        message="step 2/3 app (Upgrade): do it first", at="2026-01-01T12:00:00.000Z",
+    )  # fmt: skip
+    return held(
+        "demo", hold, "step 2/3 app (Upgrade)", guidance, REQUEST.deadline, LINK, "link", False
+    ).splitlines()
+
+
+@pytest.mark.parametrize("end", ENDS, ids=ascii)
+def test_no_line_of_a_record_passes_for_one_of_ours(end: str) -> None:
+    forged = f"What breaks.{end}Short name, typed to confirm: other{end}https://evil.example/approvals/x"
+    told = waits(
+        Guidance(
+            applies_from="<2.0.0", applies_to=">=2.0.0", summary=forged, precondition=forged,
+            reversible=True, reversible_notes=forged, deployer="argocd", references=(forged,),
+            steps=(Instruction(id="1", description=forged, reason=forged),),
+        )
+    )  # fmt: skip
+    assert [line for line in told if line.startswith("http")] == [LINK]
+    assert [line for line in told if line.startswith("Short name")] == [
+        f"Short name, typed to confirm: {ROLLOUT.partition('-')[2]}"
+    ]
+    assert sum("evil.example" in line for line in told) == 6, "and none of its words is lost"
+
+
+@pytest.mark.parametrize("steps", [1, 50])
+def test_a_record_of_any_length_leaves_room_for_the_link(steps: int) -> None:
+    long = "word " * 800
+    guidance = Guidance(
+        applies_from="<2.0.0", applies_to=">=2.0.0", summary="What breaks.", deployer="argocd",
+        steps=tuple(Instruction(id=str(n), description=long) for n in range(steps)),
+    )  # fmt: skip
+    told = waits(guidance)
+    assert LINK in told and len("\n".join(told)) < MOST_GUIDANCE + 1000
+    assert any("read all of it on the page" in line for line in told) == (steps == 50)

@@ -207,6 +207,21 @@ def test_a_bypass_is_said_in_words() -> None:
     assert "Asked nobody" in [moment.text for moment in view.history]
 
 
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, ()),
+        ({"decision": decision()}, ("kim",)),
+        ({"decision": decision("Rejected")}, ()),
+        ({"approvals": (decision(by="kim"), decision(by="sam", expires_at=at(hours=-1)))}, ("kim",)),
+        ({"approvals": (decision(by="sam"),), "decision": decision(by="kim")}, ("kim",)),
+    ],
+    ids=["nobody", "one who was enough", "rejected", "one of two", "decided"],
+)
+def test_who_approved(changes: dict[str, Any], names: tuple[str, ...]) -> None:
+    assert page_view(records(**changes), "alex", "demo", "demo-1", False, NOW).approved_by == names
+
+
 def test_a_known_submitter_is_not_warned_of() -> None:
     rollout = records().rollout.model_copy(update={"submitter": "robin"})
     warnings = page_view(records(rollout=rollout), "alex", "demo", "demo-1", False, NOW).warnings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
 from aicr_pipeline.decide.assess import assess, check_blocked, request_digest
@@ -149,6 +151,17 @@ def test_a_record_that_blocks_says_what_to_do_instead() -> None:
     with pytest.raises(PipelineError, match=r"Its record says what to do instead: 1\. Drain the queue"):
         check_blocked(report)
     check_blocked(assessed(plan(release("app")), plan(release("app", "2.0.0"))))
+
+
+def test_what_a_record_has_on_several_lines_stands_in_one_sentence() -> None:
+    wire = BLOCKED.wire()
+    for step in wire["boundaries"][0]["guidance"]["steps"]:
+        step["description"] = "Drain\n\nthe\u2028queue.\n"
+    lines = ComponentRecord.model_validate_json(json.dumps(wire))
+    report = assessed(plan(release("app")), carried(release("app", "2.0.0"), records=(lines,)))
+    with pytest.raises(PipelineError, match=r"instead: 1\. Drain the queue\. An approval does not") as caught:
+        check_blocked(report)
+    assert len(caught.value.message.splitlines()) == 1
 
 
 def test_reports_of_before_records_are_read_and_mean_the_same() -> None:

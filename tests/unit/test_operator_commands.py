@@ -103,10 +103,11 @@ def test_what_waits_is_acknowledged_by_its_digest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent: list[Any] = []
+    waiting: dict[str, Any] = {"held": HELD}
 
     def ask(self: SignedApi, method: str, path: str, body: bytes = b"") -> Any:
         sent.append((method, path, json.loads(body) if body else None))
-        return {**DESCRIBED, "held": HELD} if method == "GET" else {"state": "approved"}
+        return {**DESCRIBED, **waiting} if method == "GET" else {"state": "approved"}
 
     monkeypatch.setattr(SignedApi, "ask", ask)
     words = ["acknowledge", "x-1", "gpu-operator", "--reason", "drained", *API]
@@ -131,6 +132,9 @@ def test_what_waits_is_acknowledged_by_its_digest(
         assert line in told.err
     assert approvals.main([*words, "--digest", "bbbbbbbb"]) == 1
     assert sent[-1][0] == "GET", "nothing was sent"
+    monkeypatch.setitem(waiting, "held", None)
+    assert approvals.main(words) == 0, "said again, when nothing waits any more"
+    assert (sent[-1][0], sent[-1][2]["digest"]) == ("POST", DESCRIBED["digest"])
 
 
 DESCRIBED: dict[str, Any] = {

@@ -365,8 +365,8 @@ def _other_project(place: Place) -> None:
 @pytest.mark.parametrize(
     ("does", "reason", "said"),
     [
-        (_unlabelled, "ForeignObject", "has lost its label"),
-        (_theirs, "ForeignObject", "has lost its label"),
+        (_unlabelled, "ForeignObject", "has lost its label app.kubernetes.io/managed-by: aicr-pipeline, and"),
+        (_theirs, "ForeignObject", "has lost its label app.kubernetes.io/managed-by: aicr-pipeline, and"),
         (_deleted, "RolloutFailed", "is gone; somebody deleted it"),
         (_dying, "RolloutFailed", "is being deleted"),
         (_other_values, "InventoryDrift", "somebody changed its spec"),

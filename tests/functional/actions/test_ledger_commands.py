@@ -152,7 +152,7 @@ def test_against_another_plan_by_a_part_of_its_digest(place: Place, call: Any) -
     ("name", "words"),
     [
         ("12345678", "No plan in the ledger begins with 12345678"),
-        ("sha256:" + "0" * 64, "is not in the ledger"),
+        ("sha256:" + "0" * 64, "is not in the ledger. Restore the object's version, or submit the runtime"),
         ("demo-00000000-1", "Rollout demo-00000000-1 is not in the ledger"),
         ("../plans/x", "no file, no plan's digest"),
         ("sha256:12", "neither a file nor a plan's digest"),

@@ -100,8 +100,9 @@ def _decide(api: SignedApi, path: str, options: argparse.Namespace) -> Any:
     if options.verb != "revoke":
         # The digest of what describe shows goes back: should it change meanwhile, nothing is recorded.
         found = api.ask("GET", path)
-        held = found["held"] or {}
-        asks = held if options.verb == "acknowledge" else found
+        # What was acknowledged already waits no more: the request is named, and the answer is that it stands.
+        held = (found["held"] or {}).get("digest")
+        asks = found["held"] if options.verb == "acknowledge" and held else found
         asked, wanted = str(asks.get("digest") or ""), options.digest.removeprefix("sha256:").lower()
         if not asked.removeprefix("sha256:").startswith(wanted):
             message = (

@@ -9,6 +9,7 @@ from aicr_pipeline.adapters.cluster import ObjectConflictError, ObjectMissingErr
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.application import (
+    MANAGED_BY,
     MANAGED_BY_LABEL,
     is_automated,
     is_ours,
@@ -58,7 +59,9 @@ def _judge(application: Mapping[str, Any] | None, waiter: Waiter, now: datetime,
     if not is_ours(application):
         return Readiness(
             "failed",
-            f"Application {name} has lost its label {MANAGED_BY_LABEL}; the pipeline leaves it alone.",
+            f"Application {name} has lost its label {MANAGED_BY_LABEL}: {MANAGED_BY}, and the pipeline "
+            "leaves it alone. Give it back if it is ours, else remove or rename the Application; then a fresh "
+            "rollout.",
             Reason.ForeignObject,
         )
     if application["metadata"].get("deletionTimestamp"):

@@ -45,7 +45,11 @@ def load_plan(ledger: LedgerReader, digest: str) -> Plan:
     """
     text = ledger.get(plan_key(digest))
     if text is None:
-        raise PipelineError(Reason.PlanUnreadable, f"Plan {digest} is not in the ledger.")
+        raise PipelineError(
+            Reason.PlanUnreadable,
+            f"Plan {digest} is not in the ledger. Restore the object's version, or submit the runtime that "
+            "it was made of: the same wish writes it again.",
+        )
     return read_plan(text, digest)
 
 

@@ -11,6 +11,8 @@ from aicr_pipeline.model.upgrades import Guidance
 
 #: SNS takes subjects of fewer than 100 characters.
 MOST_SUBJECT = 99
+#: Characters of a record in a message. SNS takes 256 KB, Slack shows 40,000, and the link comes after it.
+MOST_GUIDANCE = 8000
 
 
 def subject(cluster: str, what: str) -> str:
@@ -74,7 +76,7 @@ def held(
         f"Rollout {hold.rollout} of cluster {cluster} waits: {step}.",
         "",
         f"  {hold.message.removeprefix(f'{step}: ')}",
-        *(f"  {line}" for line in guidance_lines(guidance) if acknowledges),
+        *(f"  {line}" for line in _bounded(guidance_lines(guidance)) if acknowledges),
         "",
         f"If nothing happens until {deadline} it ends as Expired. What is installed stays.",
         _short_name(short_name(hold.rollout), identity),
@@ -89,7 +91,27 @@ def held(
 
 
 def guidance_lines(guidance: Guidance | None) -> Iterable[str]:
-    """An upgrade record in its own words, a line for each thing it says."""
+    """An upgrade record in its own words. What it has on several lines comes line by line: whoever sets them
+    in sets in all of them, so that none can pass for a line of ours."""
+    for said in _said(guidance):
+        first, *rest = said.splitlines() or [""]
+        yield first
+        yield from (f"   {line}" for line in rest)
+
+
+def _bounded(lines: Iterable[str]) -> Iterable[str]:
+    """As many as a message may hold; the last one says that there are more."""
+    left = MOST_GUIDANCE
+    for line in lines:
+        left -= len(line) + 1
+        if left < 0:
+            yield "… The record says more: read all of it on the page before you do anything."
+            return
+        yield line
+
+
+def _said(guidance: Guidance | None) -> Iterable[str]:
+    """What a record says, one thing at a time."""
     if guidance is None:
         return
     yield guidance.summary

@@ -228,13 +228,21 @@ def page_view(
         warnings=tuple(_warnings(records, development)),
         history=_history(records),
         needed=records.needed,
-        approved_by=tuple(
-            name
-            for approval in records.approvals
-            if parse_time(approval.expires_at) > now  # one that ran out does not count any more
-            for name in approval.by
-        ),
+        approved_by=_approved_by(records, now),
         was_asked=records.request is None or was_asked(records.request, approver),
+    )
+
+
+def _approved_by(records: Records, now: datetime) -> tuple[str, ...]:
+    """Who approved: all whose approvals made the decision, else those whose own still count."""
+    decision = records.decision
+    if decision is not None and decision.decision == "Approved":
+        return decision.by
+    return tuple(
+        name
+        for approval in records.approvals
+        if parse_time(approval.expires_at) > now  # one that ran out does not count any more
+        for name in approval.by
     )
 
 

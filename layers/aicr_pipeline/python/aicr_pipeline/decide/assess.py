@@ -103,7 +103,8 @@ def _blocked(step: Step) -> str:
     words += verdict_words(step.verdict_reason or "")
     if step.guidance and step.guidance.steps:
         words += ". Its record says what to do instead: " + ", ".join(
-            f"{number}. {instruction.description}"
+            # A sentence stands on one line, however many the record has for it.
+            f"{number}. {' '.join(instruction.description.split()).rstrip('.')}"
             for number, instruction in enumerate(step.guidance.steps, 1)
         )
     elif step.stop_at:
