@@ -60,8 +60,8 @@ def _judge(application: Mapping[str, Any] | None, waiter: Waiter, now: datetime,
         return Readiness(
             "failed",
             f"Application {name} has lost its label {MANAGED_BY_LABEL}: {MANAGED_BY}, and the pipeline "
-            "leaves it alone. Give it back if it is ours, else remove or rename the Application; then a fresh "
-            "rollout.",
+            "leaves it alone. Give it back if it is ours, else remove or rename the Application; then a "
+            "fresh rollout.",
             Reason.ForeignObject,
         )
     if application["metadata"].get("deletionTimestamp"):
