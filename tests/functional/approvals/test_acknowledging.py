@@ -211,6 +211,25 @@ def test_over_the_signed_routes(api: Api) -> None:
     assert (given(waiting) or {})["by"] == "kim"
 
 
+#: Who was asked, where kim was not: she is told of the hold all the same, as an approver of today.
+LATE = pytest.mark.parametrize("asked", ["alex", "nobody"], ids=["kim came later", "bypassed"])
+
+
+@LATE
+def test_whoever_is_told_of_the_hold_may_acknowledge_it(site: Site, held: Waiting, asked: str) -> None:
+    held.put("request", held.request.model_copy(update={"asked": (asked,)}))
+    assert site.post(held, form(site, held, "kim"), "kim").status == 303
+    assert (given(held) or {})["by"] == "kim"
+
+
+@LATE
+def test_so_may_they_over_the_signed_routes(api: Api, asked: str) -> None:
+    waiting = hold(api.s3)
+    waiting.put("request", waiting.request.model_copy(update={"asked": (asked,)}))
+    assert say(api, AS_KIM, waiting)[0] == 200
+    assert (given(waiting) or {})["by"] == "kim"
+
+
 def test_two_at_once_make_one_record(site: Site, held: Waiting) -> None:
     forms = {who: form(site, held, who, reason=who) for who in ("alex", "kim")}
     pages: list[Page] = [site.post(held, sent, who) for who, sent in forms.items()]
