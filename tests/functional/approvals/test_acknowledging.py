@@ -71,8 +71,10 @@ def test_the_page_shows_the_step_that_waits_and_its_records_words(site: Site, he
         "&lt;25.3.1",
         "Acknowledge gpu-operator",
         "Revoke",
+        "It goes on once the step below may begin; the approval holds",
     ):
         assert words in page.body, words
+    assert "The rollout runs" not in page.body
     forms = Forms(page.body)
     assert set(forms.found) == {"Acknowledged", "Revoked"}
     assert len(set(forms.ids)) == len(forms.ids), "an id stands once"
