@@ -71,8 +71,10 @@ def test_the_page_shows_the_step_that_waits_and_its_records_words(site: Site, he
         "&lt;25.3.1",
         "Acknowledge gpu-operator",
         "Revoke",
+        "It goes on once the step below may begin; the approval holds",
     ):
         assert words in page.body, words
+    assert "The rollout runs" not in page.body
     forms = Forms(page.body)
     assert set(forms.found) == {"Acknowledged", "Revoked"}
     assert len(set(forms.ids)) == len(forms.ids), "an id stands once"
@@ -208,6 +210,25 @@ def test_over_the_signed_routes(api: Api) -> None:
         "arn:aws:iam::111122223333:role/kim",
     )
     assert say(api, AS_ALEX, waiting)[0] == 200, "it stands"
+    assert (given(waiting) or {})["by"] == "kim"
+
+
+#: Who was asked, where kim was not: she is told of the hold all the same, as an approver of today.
+LATE = pytest.mark.parametrize("asked", ["alex", "nobody"], ids=["kim came later", "bypassed"])
+
+
+@LATE
+def test_whoever_is_told_of_the_hold_may_acknowledge_it(site: Site, held: Waiting, asked: str) -> None:
+    held.put("request", held.request.model_copy(update={"asked": (asked,)}))
+    assert site.post(held, form(site, held, "kim"), "kim").status == 303
+    assert (given(held) or {})["by"] == "kim"
+
+
+@LATE
+def test_so_may_they_over_the_signed_routes(api: Api, asked: str) -> None:
+    waiting = hold(api.s3)
+    waiting.put("request", waiting.request.model_copy(update={"asked": (asked,)}))
+    assert say(api, AS_KIM, waiting)[0] == 200
     assert (given(waiting) or {})["by"] == "kim"
 
 

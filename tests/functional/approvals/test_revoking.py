@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.decide.approval import form_nonce
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Outcome, RolloutOutcome
 
 from tests.functional.approvals.conftest import Page, Site
 from tests.functional.approvals.support import BUCKET, KEY, Waiting, decision_of, seed, started
@@ -163,6 +165,36 @@ def test_the_outcome_of_a_revoked_rollout_says_what_is_installed(site: Site, wai
     page = site.get(waiting)
     assert page.state == "revoked" and "By <strong>alex</strong>" in page.body
     assert "1 release ready (cert-manager); not reached:\ngpu-operator" in page.body.replace("\n (", " (")
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "words"),
+    [
+        ((), "1 release ready (cert-manager); not reached: gpu-operator, nfd."),
+        (
+            ("gpu-operator",),
+            "1 release ready (cert-manager); begun, not seen ready: gpu-operator; not reached: nfd.",
+        ),
+        (
+            ("gpu-operator", "nfd"),
+            "1 release ready (cert-manager); begun, not seen ready: gpu-operator, nfd; not reached: none.",
+        ),
+    ],
+    ids=["none begun", "one begun", "all begun"],
+)
+def test_what_was_begun_is_not_said_to_be_not_reached(
+    site: Site, waiting: Waiting, unfinished: tuple[str, ...], words: str
+) -> None:
+    waiting.decide("Approved")
+    waiting.put(
+        "outcome",
+        RolloutOutcome(
+            rollout=waiting.name, outcome=Outcome.Failed, reason=Reason.RolloutFailed, message="m",
+            finished_at="2026-01-01T12:00:00.000Z", installed=("cert-manager",),
+            not_installed=("gpu-operator", "nfd"), unfinished=unfinished,
+        ),
+    )  # fmt: skip
+    assert words in " ".join(site.get(waiting).body.split())
 
 
 def test_a_revocation_after_the_last_step_does_not_hide_a_success(site: Site, waiting: Waiting) -> None:

@@ -136,9 +136,9 @@ def decide(caller: Caller, rollout: str, body: bytes, desk: Desk) -> Reply:
         approver = _approver(who, desk)
         if wish.decision == "Revoked":
             return _revoke(wish, approver, who, records, desk)
-        _check_asked(approver, records)
         if wish.decision == "Acknowledged":
             return _acknowledge(wish, approver, who, records, desk)
+        _check_asked(approver, records)
         return _answer(wish, approver, who, records, desk)
     except _RefusedError as refused:
         return refused.reply
@@ -205,7 +205,8 @@ def _approver(who: str, desk: Desk) -> Approver:
 
 
 def _check_asked(approver: Approver, records: Records) -> None:
-    """An answer counts only of who was asked; anybody who is an approver may stop a rollout."""
+    """An answer counts only of who was asked; anybody who is an approver may acknowledge a step, or stop it
+    all: whoever is one when a step is held is told, and a bypass asks nobody."""
     if records.request is not None and not was_asked(records.request, approver.name):
         message = f"{approver.name} was not asked about this rollout. Nothing was recorded."
         raise _RefusedError(403, Reason.Unauthorized, message)
