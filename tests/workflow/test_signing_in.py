@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 import yaml
-from aicr_pipeline.model.rollout import rollout_key, step_key
+from aicr_pipeline.model.rollout import ready_key, rollout_key
 
 from local.aicr import profile
 from tests.functional.approvals.signing_in import CLIENT, Got, Liar, Person, hidden, lying
@@ -125,7 +125,7 @@ def test_who_signed_in_approves_and_stops_it(world: World) -> None:
     assert done.status == 303, done.body
     page = world.keep("approved", alex.get(done.location))
     assert 'data-state="approved"' in page.body
-    running.wait(lambda: running.pipeline.ledger(step_key(rollout, 1)) is not None, 40, "the first step")
+    running.wait(lambda: running.pipeline.ledger(ready_key(rollout, 1)) is not None, 40, "a ready release")
     done = world.answer(alex, rollout, page, "Revoked")
     assert done.status == 303, done.body
     ended = running.rollout()

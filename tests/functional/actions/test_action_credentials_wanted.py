@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from datetime import timedelta
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -172,6 +173,8 @@ def test_no_step_begins_with_a_token_near_its_end(
 def handler(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "AicrPipeline/demo")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "refresh_credentials")
+    # Made where it is imported first, perhaps by another test without these names.
+    monkeypatch.delitem(sys.modules, "aicr_pipeline.event_source", raising=False)
     for part in ("config", "ecr", "argocd", "coordination", "registry"):
         monkeypatch.setattr(wiring, part, lambda: SimpleNamespace(transport=None))
     spec = importlib.util.spec_from_file_location(

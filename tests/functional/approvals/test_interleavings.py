@@ -86,7 +86,7 @@ class Objects:
         return {"Body": io.BytesIO(self.bodies[Key])}
 
     def list_objects_v2(self, Bucket: str, Prefix: str = "") -> dict[str, Any]:
-        found = sorted(key for key in self.bodies if key.startswith(Prefix))
+        found = sorted(key for key in tuple(self.bodies) if key.startswith(Prefix))
         return {"Contents": [{"Key": key, "LastModified": datetime.now(UTC)} for key in found]}
 
     def get_paginator(self, _: str) -> Any:

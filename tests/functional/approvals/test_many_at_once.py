@@ -97,7 +97,8 @@ def test_two_hundred_decisions_at_once_are_all_accounted_for(table: Coordination
         for number, one in enumerate(waiting)
         for who in ("alex", "kim", "alex")
     ]
-    world = World(ledger, table, cast(Any, None), cast(Any, None), lambda: datetime.now(UTC))
+    nothing = cast(Any, None)
+    world = World(ledger, table, nothing, nothing, lambda: datetime.now(UTC), inbox=nothing)
 
     def sweep() -> None:
         Sweep(world, tokens, "one", 0.0, 0.0, lambda *_: None, lambda _: None).run()
