@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aicr_pipeline.decide.bundle import Bundle
 from aicr_pipeline.decide.canonical import digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
@@ -21,9 +20,12 @@ from aicr_pipeline.model.plan import (
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import ClusterRuntime
 
+if TYPE_CHECKING:  # with it come a YAML reader and the records, which pages have no use for
+    from aicr_pipeline.decide.bundle import Bundle
+
 
 def make_plan(
-    bundle: Bundle,
+    bundle: "Bundle",
     runtime: ClusterRuntime,
     aicr: Aicr,
     charts: Mapping[str, PlannedChart],
@@ -100,7 +102,7 @@ def read_plan(text: bytes, want: str) -> Plan:
     return parse(Plan, data, Reason.PlanUnreadable, f"plan {want}")
 
 
-def check_namespaces(bundle: Bundle, allowed: set[str]) -> None:
+def check_namespaces(bundle: "Bundle", allowed: set[str]) -> None:
     """Every release must go to a declared namespace.
 
     Raises
