@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
@@ -28,6 +28,9 @@ from tests.functional.approvals.support import (
     seed,
     settings,
 )
+
+if TYPE_CHECKING:
+    from tests.functional.approvals.signing_in import SignIn
 
 
 @dataclass
@@ -134,3 +137,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture
 def waiting(site: Site) -> Waiting:
     return seed(site.s3)
+
+
+@pytest.fixture
+def pages(site: Site, tmp_path: Path) -> Iterator[SignIn]:
+    """The pages behind a front, for browsers that people sign in with."""
+    from tests.functional.approvals import signing_in  # which needs ``Site``
+
+    front = signing_in.open_front(site.module.handler, tmp_path)
+    yield signing_in.SignIn(site, front.url)
+    front.stop()
+    signing_in.forget_issuer()

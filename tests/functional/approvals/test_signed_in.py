@@ -41,14 +41,6 @@ def liar(key: RSAKey) -> Iterator[Liar]:
 
 
 @pytest.fixture
-def pages(site: Site, tmp_path: Any) -> Iterator[SignIn]:
-    front = signing_in.open_front(site.module.handler, tmp_path)
-    yield SignIn(site, front.url)
-    front.stop()
-    signing_in.forget_issuer()
-
-
-@pytest.fixture
 def waiting(site: Site) -> Waiting:
     return seed(site.s3)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,14 +31,6 @@ SESSION = "__Host-aicr-session"
 def provider() -> Iterator[str]:
     with signing_in.real_provider() as url:
         yield url
-
-
-@pytest.fixture
-def pages(site: Site, tmp_path: Path) -> Iterator[SignIn]:
-    front = signing_in.open_front(site.module.handler, tmp_path)
-    yield SignIn(site, front.url)
-    front.stop()
-    signing_in.forget_issuer()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,14 +18,6 @@ from tests.functional.approvals.support import Waiting, decision_of, seed
 def liar() -> Iterator[Liar]:
     with signing_in.lying(Liar()) as found:
         yield found
-
-
-@pytest.fixture
-def pages(site: Site, tmp_path: Path) -> Iterator[SignIn]:
-    front = signing_in.open_front(site.module.handler, tmp_path)
-    yield SignIn(site, front.url)
-    front.stop()
-    signing_in.forget_issuer()
 
 
 @pytest.fixture
