@@ -98,7 +98,7 @@ def main() -> int:
 def _points(tally: Tally, found: LocalRegistry, expected: Straight, share: float) -> None:
     dice = random.Random(1)
     chosen = [point for point in points(expected.calls) if dice.random() < share]
-    with_cures = [Point(*point, _CURES[turn % len(_CURES)]) for turn, point in enumerate(chosen)]
+    with_cures = [Point(*point, dice.choice(_CURES)) for point in chosen]
 
     def note(branch: Branch) -> None:
         tally.note(branch, expected.calls[branch.point.number])
