@@ -104,7 +104,7 @@ def after_the_faults(made: World, expected: Straight, cure: Cure) -> None:
     if len(made.executions) == 1 and _succeeded(made):
         assert made.operations == expected.operations, said
         assert _documents(made) == expected.documents, said
-    told = made.messages() + _failed(made)
+    told = made.messages() + made.untold + _failed(made)
     assert told >= expected.messages, f"somebody was not told: {said}"
 
 

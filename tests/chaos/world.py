@@ -217,6 +217,8 @@ class World:
         #: Operations that Argo CD ran: (Application, request).
         self.operations: Counter[tuple[str, str]] = Counter()
         self.dead: list[str] = []
+        #: Messages about an end that were not taken, and are known not to be.
+        self.untold = 0
         #: Seconds of the processor in functions, with what answers them.
         self.busy = 0.0
         #: Executions that ended badly, each by name and redrive.
@@ -340,6 +342,8 @@ class World:
             self.deliver(entry["DetailType"], json.loads(entry["Detail"]))
 
     def deliver(self, kind: str, detail: Json) -> None:
+        if kind == "Message Failed" and detail["kind"] in ("end", "stall"):
+            self.untold += 1
         if kind == "Credentials Wanted":  # what keeps them is no part of this
             self.put_credentials()
         event = {"detail-type": kind, "source": "aicr.pipeline", "time": rfc3339(self.now), "detail": detail}

@@ -13,7 +13,6 @@ from tests.workflow.small.machine import SmallMachine
 from tests.workflow.small.terminal import told
 from tests.workflow.small.test_reasons import project
 
-
 DIGEST = "sha256:" + "6" * 64
 
 

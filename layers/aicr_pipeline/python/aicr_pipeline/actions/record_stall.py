@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from aicr_pipeline.actions.tell_approvers import tell_everybody
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import told_key
@@ -41,12 +42,16 @@ def record_stall(
         return {"stalled": True}
     which = {"rollout" if is_rollout else "run": name}
     bus.announce(STALLED, {"execution": detail["executionArn"], "status": status, **which})
-    notifier.send_all(
+    tell_everybody(
+        bus,
+        notifier,
         f"[aicr {config.cluster.name}] {name} stalled: {status}",
         f"Execution {name} of cluster {config.cluster.name} ended with {status} "
         f"({detail.get('error') or 'no error name'}), which is no decision of the domain.\n\n"
         f"Open it in the Step Functions console and choose Redrive: it continues from the state that "
         f"failed.\n{detail['executionArn']}\n",
+        kind="stall",
+        **which,
     )
     # Last: a run that dies before this tells again, rather than nobody.
     ledger.put_once(key, body)

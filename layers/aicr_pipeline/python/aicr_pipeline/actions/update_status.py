@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from aicr_pipeline.actions.tell_approvers import tell_everybody
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus, Notifier
@@ -97,7 +98,7 @@ def update_status(
     ready = status.condition(ConditionType.Ready)
     measure(READY, int(ready.status == "True"))
     measure(UNWELL, int(trouble(status) is not None))
-    return _said(status, pairs, told=_tell(status, coordination, sources.notifier, clock))
+    return _said(status, pairs, told=_tell(status, coordination, bus, sources.notifier, clock))
 
 
 def _said(status: Status, pairs: Sequence[tuple[Condition, Condition]], *, told: bool) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def see(sources: Sources, clock: Clock) -> Seen:
     )
 
 
-def _tell(status: Status, coordination: Coordination, notifier: Notifier, clock: Clock) -> bool:
+def _tell(status: Status, coordination: Coordination, bus: Bus, notifier: Notifier, clock: Clock) -> bool:
     now, fact = clock(), coordination.fact(TOLD)
     before = Told.read(fact)
     after = next_told(before, status, now)
@@ -139,7 +140,7 @@ def _tell(status: Status, coordination: Coordination, notifier: Notifier, clock:
         return False  # nothing new, or another look is at it
     if after.sending != rfc3339(now):
         return False
-    notifier.send_all(*words(after, status))
+    tell_everybody(bus, notifier, *words(after, status), kind="status")
     coordination.change_fact(TOLD, after.wire(), sent(after).wire())
     return True
 
