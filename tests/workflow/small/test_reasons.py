@@ -53,7 +53,8 @@ def stopped(small: SmallMachine, reason: str, *words: str, outcome: str = "Faile
         assert word in record["message"], record["message"]
         assert word in mail
         assert word in terminal
-    assert f"rollout {ended.name} stalled: " in terminal
+    word = "ended" if outcome in ("Rejected", "Revoked") else "stalled"
+    assert f"rollout {ended.name} {word}: " in terminal
     assert f'data-state="{outcome.lower()}"' in page or words[0] in page
     return str(record["message"])
 
