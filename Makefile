@@ -77,4 +77,10 @@ chaos: $(READY) ## one rollout, with each fault at each of its external calls: s
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench chaos clean
+reasons: $(READY) ## docs/reasons.md from real runs: what people see for each reason, some ten minutes
+	@rm -rf build/reasons
+	@REASONS_TO=$(CURDIR)/build/reasons $(BIN)/python -m pytest -q -n 0 -W ignore tests/workflow/small \
+	  $(addprefix tests/workflow/test_,resolve.py jobs.py bundles.py when.py)
+	@$(BIN)/python -m tests.workflow.exhibits build/reasons > docs/reasons.md
+
+.PHONY: reasons help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench chaos clean

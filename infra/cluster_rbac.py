@@ -83,7 +83,8 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         # Patch gives self-heal back, asks for a refresh, and takes back what was not begun.
         "sweep_waiters": GroupRights(
             {
-                argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
+                # Of the project whether a sync window that holds a step is over.
+                argocd: [rule("argoproj.io", "applications", "get", "list", "patch"), project],
                 SYSTEM_NAMESPACE: results,
                 VALIDATION_NAMESPACE: results,
             }

@@ -332,7 +332,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "sweep_waiters": lambda g: (
         # Whether a pause is over.
         *g.inbox(),
-        *g.read("rollouts/*", "resolves/*"),
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
         # That a release became ready.
         *g.write("rollouts/*/ready/*"),

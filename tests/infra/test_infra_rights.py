@@ -108,6 +108,7 @@ def test_only_who_loads_a_plan_may_read_plans(stack: Stack) -> None:
     assert readers == {
         "write_plan", "assess_transition", "check_gate", "apply_release", "validate_deployment",
         "confirm_criteria", "bind_evidence", "update_status", "serve_approvals", "serve_operators",
+        "sweep_waiters",  # where a step that a sync window holds would go
     }  # fmt: skip
 
 
