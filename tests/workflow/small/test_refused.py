@@ -66,6 +66,7 @@ def test_the_project_is_missing(small: SmallMachine) -> None:
     ("changes", "reason", "words"),
     [
         ({"validation": {"enabled": False}}, "ValidationUnavailable", "validation.enabled is false"),
+        ({"engine": {"surprise": 1}}, "InvalidConfiguration", "engine.surprise: unknown field"),
         (
             {
                 "registry": {

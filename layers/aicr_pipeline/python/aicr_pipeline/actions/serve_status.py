@@ -1,6 +1,6 @@
 """The signed routes of the status: the document that was kept last, and a wish for a fresh one."""
 
-from aicr_pipeline.actions.serve_operators import Caller, Reply
+from aicr_pipeline.actions.operators_desk import Caller, Reply
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.statuses import STATUS_WANTED, read_status
