@@ -85,7 +85,7 @@ def records_of(rollout: str, desk: Desk) -> Records:
     return load_records(desk.ledger, rollout, desk.config.approvals)
 
 
-def listed(name: str, approver: Approver | None, desk: Desk, now: datetime) -> dict[str, Any]:
+def line_of(name: str, approver: Approver | None, desk: Desk, now: datetime) -> dict[str, Any]:
     """One line of the list. A rollout that cannot be read hides no other."""
     try:
         return _entry(name, approver, desk, now)

@@ -15,7 +15,7 @@ from aicr_pipeline.actions.operators_desk import (
     RefusedError,
     Reply,
     description,
-    listed,
+    line_of,
     principal_of,
     records_of,
 )
@@ -64,7 +64,7 @@ def list_rollouts(caller: Caller, desk: Desk) -> Reply:
     ]
     newest = [name for _, name in sorted(found, key=lambda item: datetime.fromisoformat(item[0]))]
     now = desk.clock()
-    listed = [listed(name, approver, desk, now) for name in reversed(newest[-MOST_LISTED:])]
+    listed = [line_of(name, approver, desk, now) for name in reversed(newest[-MOST_LISTED:])]
     return Reply(200, {"rollouts": listed, "more": max(0, len(found) - MOST_LISTED)}, "listed")
 
 
