@@ -26,7 +26,7 @@ from aicr_pipeline.model.reasons import Reason
 from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS, DeleteOptions
 from local.registry import LocalRegistry, TokenIssuer
 from tests.functional.actions.support import BEGAN, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import config, plan, refused, sha
+from tests.unit.samples import VALIDATOR_IMAGE, config, ctrf, plan, refused, sha
 from tests.unit.test_dsse import DER, sign
 
 WHO = FixedCredentials("AWS", "very-secret-password")
@@ -71,7 +71,7 @@ def render(place: Place, *tags: str, **more: Any) -> dict[str, Any]:
 
 def validate(place: Place, **more: Any) -> dict[str, Any]:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest}, **more)
-    enabled = config(**{"validation.enabled": True})
+    enabled = config(**{"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]})
     return validate_deployment(made, enabled, place.ledger, WHO, at(place))
 
 
@@ -314,9 +314,7 @@ def test_only_evidence_of_this_rollouts_attempts_is_bound(
 ) -> None:
     place.approve(place.put_rollout(PLAN))
     place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
-    tests = [{"name": "check", "status": "passed"}]
-    report = json.dumps({"reportFormat": "CTRF", "results": {"tests": tests}}).encode()
-    place.ledger.put_once(f"rollouts/{ROLLOUT}/validation.json", report)
+    place.ledger.put_once(f"rollouts/{ROLLOUT}/validation.json", ctrf("passed"))
     given = {"toPlan": PLAN.desired_state_digest, "validation": {"repository": named}}
     made = step("Bind evidence", input=given, token=None)
     with refused(Reason.RolloutFailed, f"evidence/{named} is of no attempt"):
