@@ -41,9 +41,7 @@ Place = tuple[Registry, str]
 
 
 @pytest.fixture
-def place(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: Any
-) -> Iterator[Place]:
+def place(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A registry with the stand-in's login, and a repository that nobody else uses."""
     auth = base64.b64encode(f"{registry.user}:{registry.password}".encode()).decode()
     (tmp_path / "config.json").write_text(json.dumps({"auths": {registry.host: {"auth": auth}}}))
