@@ -71,7 +71,7 @@ cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-si
 bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
-chaos: $(READY) ## one rollout, with each fault at each of its external calls: an hour [SHARE= SEEDS=]
+chaos: $(READY) ## one rollout, with each fault at each of its external calls: some ten minutes [SHARE= SEEDS=]
 	@$(BIN)/python -W ignore -m tests.chaos $(if $(SHARE),--share $(SHARE)) $(if $(SEEDS),--seeds $(SEEDS))
 
 clean: ## all that was built; the virtual environment stays
