@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aicr_pipeline.decide.bundle import parse_upstream_env
+from aicr_pipeline.env import ASSETS
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
 from infra.cluster_manifests import manifests
@@ -102,6 +103,8 @@ class LocalPipeline:
         settings = workdir / "cluster"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "cluster.json").write_text(json.dumps(self.config.wire()))
+        (deployed,) = assembly.glob(f"asset.*/cluster/{ASSETS}")
+        shutil.copy(deployed, settings)
         self._prepare_cluster()
         self.aws = identities.aws = LocalAws(
             assembly,
