@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from aicr_pipeline.decide.bundle import read_bundle
 from aicr_pipeline.decide.snapshot import Snapshot, read_snapshot
 from aicr_pipeline.decide.tuple_reader import read_tuple, runtime_images
 from aicr_pipeline.model.plan import DesiredState
 
-from local.aicr.artifact import read_folder
 from tests.unit.samples import plan, release
+from tests.unit.test_bundle_captured import bundle, files
 
 H100 = "h100-eks-ubuntu-training-kubeflow"
 TORCH = (
@@ -34,7 +33,7 @@ PROFILES = [
 
 
 def state_of(captured: Path, profile: str) -> tuple[DesiredState, dict[str, bytes]]:
-    files = read_folder(captured / profile / "bundle-helm")
+    folder = captured / profile / "bundle-helm"
     planned = [
         release(
             one.name,
@@ -49,10 +48,10 @@ def state_of(captured: Path, profile: str) -> tuple[DesiredState, dict[str, byte
                 }
             ),
         )
-        for one in read_bundle({name: bytes(text) for name, text in files.items()}).releases
+        for one in bundle(folder).releases
     ]
     group = {"nodeSelector": {"eks.amazonaws.com/nodegroup": "gpu"}}
-    return plan(*planned, **{"placement.accelerated": group}).desired_state, files
+    return plan(*planned, **{"placement.accelerated": group}).desired_state, files(folder)
 
 
 def snapshot_of(captured: Path, when: str) -> Snapshot:
@@ -63,8 +62,8 @@ def snapshot_of(captured: Path, when: str) -> Snapshot:
 def test_captured_profiles(
     captured: Path, profile: str, planned: tuple[str, ...], fabrics: tuple[str, ...], images: tuple[str, ...]
 ) -> None:
-    state, files = state_of(captured, profile)
-    workload = runtime_images({name: bytes(text) for name, text in files.items()})
+    state, rendered = state_of(captured, profile)
+    workload = runtime_images(rendered)
     assert workload == images
     for when, drivers in (("post", ("580.173.02",)), ("pre", planned)):
         found = read_tuple(snapshot_of(captured, when), state, workload)
@@ -234,7 +233,7 @@ def test_workload_images_are_those_of_training_runtimes_alone() -> None:
             }
         ).encode()
 
-    files = {
+    templates = {
         "c/templates/a.yaml": runtime("ClusterTrainingRuntime", "b:1")
         + b"\n---\n"
         + runtime("TrainingRuntime", "a:1"),
@@ -242,4 +241,4 @@ def test_workload_images_are_those_of_training_runtimes_alone() -> None:
         "c/templates/c.yaml": b"{{ if .Values.x }}" + runtime("TrainingRuntime", "unknown:1"),
         "c/values.yaml": runtime("TrainingRuntime", "elsewhere:1"),
     }
-    assert runtime_images(files) == ("a:1", "b:1")
+    assert runtime_images(templates) == ("a:1", "b:1")
