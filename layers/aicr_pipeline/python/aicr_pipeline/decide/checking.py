@@ -12,6 +12,8 @@ from aicr_pipeline.model.status import Status
 
 State = Literal["ok", "differs", "unknown"]
 
+_DEPENDENCIES = "layer dependencies"
+
 
 @dataclass(frozen=True)
 class Line:
@@ -48,6 +50,9 @@ def _against_release(running: Running | None, release: Release) -> Iterable[Line
     runs = assets(running.pipeline) if running else {}
     runs.pop("manifests", None)
     for part in sorted(released.keys() | runs.keys()):
+        if part == _DEPENDENCIES and part not in released:
+            yield Line(part, against, "unknown", "the release was made without that layer built")
+            continue
         yield _line(part, against, released.get(part), runs.get(part), known=running is not None)
     cluster = release.cluster
     if running is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from aicr_pipeline.clock import parse_time
+from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import Binding, BoundPipeline, BoundTuple
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.qualification import (
@@ -17,6 +18,7 @@ from aicr_pipeline.model.qualification import (
     TUPLE_PARTS,
     Profile,
     Running,
+    RunningAicr,
     StaleRow,
 )
 
@@ -101,6 +103,17 @@ class Qualification:
         return _CODES[self.standing]
 
 
+def running_of(config: ClusterConfig, deployed: BoundPipeline) -> Running:
+    """What a pipeline says of itself."""
+    aicr = config.aicr
+    return Running(
+        cluster=config.cluster.name,
+        development=config.development,
+        aicr=RunningAicr(image=aicr.image, version=aicr.version, validator_images=aicr.validator_images),
+        pipeline=deployed,
+    )
+
+
 def qualify(found: Iterable[Proven], unverified: Iterable[Left], now: Now) -> Qualification:
     """How the cluster's profile stands.
 
@@ -154,6 +167,8 @@ def _standing(
     differences: tuple[Difference, ...],
     unknown: tuple[str, ...],
 ) -> tuple[Standing, str]:
+    if now.plan is None and now.rollout is not None:
+        return Standing.Incomplete, f"the plan of rollout {now.rollout} is not in what was read"
     if now.plan is None:
         return Standing.NotQualified, "no rollout has succeeded on this cluster"
     if profile is None:
@@ -293,6 +308,28 @@ def _unknown(now: Now) -> Iterable[str]:
 def _values(found: BoundTuple | None, field: str) -> tuple[str, ...]:
     value = getattr(found, field) if found is not None else ()
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def identities(binding: Binding) -> Iterable[tuple[str, str]]:
+    """What evidence covers, exactly: name and identity."""
+    yield "cluster", binding.cluster
+    yield "rollout", binding.rollout.name
+    yield "plan", binding.plan.digest
+    yield "run", binding.plan.resolved_by
+    yield "bound at", binding.bound_at
+    yield "pipeline", binding.pipeline.version
+    yield from assets(binding.pipeline).items()
+    yield "AICR image", f"{binding.aicr_image_digest} ({binding.aicr_version})"
+    for image in binding.validator_images:
+        yield "validator image", image
+    for one in binding.validators or ():
+        yield f"validator {one.check}", one.digest
+    for field, part in TUPLE_PARTS.items():
+        yield part, _listed(_values(binding.tuple_, field)) or NOT_RECORDED
+    for release in binding.releases:
+        yield f"chart {release.name}", release.manifest_digest
+    if binding.aicr_evidence is not None:
+        yield "AICR's evidence", binding.aicr_evidence.digest
 
 
 def digest_of(image: str) -> str:

@@ -1,4 +1,4 @@
-"""What the support policy says of qualifications, in its own words; and what a cluster's pipeline says it runs.
+"""What the support policy says of qualifications, in its own words; and what a pipeline says it runs.
 
 Command, page and docs/evidence.md take the words from here, so that all three say the same.
 """
@@ -56,7 +56,8 @@ ROWS: Mapping[StaleRow, Row] = {
     ),
     StaleRow.Plan: Row(
         "A new plan on a running cluster",
-        "Needs its own deployment validation; evidence from an earlier rollout, plan or run never satisfies it",
+        "Needs its own deployment validation; evidence from an earlier rollout, plan or run never satisfies "
+        "it",
         "The active plan, and the rollout and run it came by",
     ),
 }
