@@ -9,7 +9,6 @@ something is not known, or AWS cannot be reached.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from aicr_pipeline.adapters.evidence_reader import newest_snapshot, read_evidenc
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.adapters.signed_api import OUTPUT, SignedApi, find_endpoint, stack_outputs
-from aicr_pipeline.decide.checking import Line, check
+from aicr_pipeline.decide.checking import check
 from aicr_pipeline.decide.dsse import fingerprint
-from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, Qualification, qualify
+from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, qualify
 from aicr_pipeline.decide.qualification_words import document, told
 from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -82,14 +81,12 @@ def _run(options: argparse.Namespace, ledger: LedgerReader | None) -> int:
     now = _now(options, ledger, said.running)
     found = qualify(proven, left, now)
     lines = check(now, release, proven, said.status)
-    _print(options, found, lines, keys)
+    marks = [fingerprint(_der(key)) for key in keys]
+    _print(options, document(found, lines, marks, release))
     return found.code
 
 
-def _print(
-    options: argparse.Namespace, found: Qualification, lines: Sequence[Line], keys: Sequence[bytes]
-) -> None:
-    made = document(found, lines, [fingerprint(_der(key)) for key in keys])
+def _print(options: argparse.Namespace, made: dict[str, Any]) -> None:
     if options.html is not None:
         from aicr_pipeline.pages import render
 
