@@ -114,7 +114,10 @@ def _asked(doing: str, ask: Callable[[], bytes]) -> bytes:
         return ask()
     except ClientError as error:
         code = error_code(error)
-        if code in _PASSING or str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")) >= "500":
+        if (
+            code in _PASSING
+            or int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
+        ):
             raise TransientError(
                 Reason.SigningKeyUnavailable, f"{doing}: KMS answers {code}; it is tried again."
             ) from None
@@ -123,3 +126,27 @@ def _asked(doing: str, ask: Callable[[], bytes]) -> bytes:
         raise TransientError(
             Reason.SigningKeyUnavailable, f"{doing}: KMS cannot be reached ({type(error).__name__})."
         ) from None
+
+
+def public_key_of(kms: Any, key_uri: str) -> bytes:
+    """DER SubjectPublicKeyInfo of a key that is named as Sigstore names one: ``awskms:///<alias or ARN>``.
+
+    What KMS refuses is not the domain's to judge: the state fails there, and can be redriven.
+
+    Raises
+    ------
+    TransientError
+        As ``Signer.sign``.
+    """
+
+    def ask() -> bytes:
+        key: bytes = kms.get_public_key(KeyId=key_uri.removeprefix("awskms:///"))["PublicKey"]
+        return key
+
+    return _asked(f"Reading the public key of validation.signingKey {key_uri}", ask)
+
+
+def region_of(key_uri: str) -> str | None:
+    """The region in which a key lives when its URI says so; an alias is looked for in the cluster's own."""
+    found = key_uri.removeprefix("awskms:///")
+    return found.split(":")[3] if found.startswith("arn:") else None
