@@ -1,10 +1,7 @@
 """One cluster's pipeline. Only wires the constructs."""
 
-from functools import partial
-
 from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.runtime import RUNTIME_KEY
 from aws_cdk import Annotations, ArnFormat, CfnOutput, Environment, Stack
 from aws_cdk import aws_logs as logs
@@ -14,15 +11,14 @@ from infra import events
 from infra.alarms import Alarms
 from infra.api import LINK_ROUTES, SIGNED_IN_ROUTES, Api
 from infra.approval_key import ApprovalKey
-from infra.asl_resolve import resolve_definition
-from infra.asl_rollout import rollout_definition
+from infra.assets import definitions
 from infra.cluster_access import ClusterAccess
 from infra.compute import LOG_RETENTION, Functions, Roles
 from infra.coordination import Coordination
 from infra.dead_letters import DeadLetters
 from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
-from infra.names import function_name, machine_name, metrics_namespace, partition_of
+from infra.names import function_name, machine_name, metrics_namespace
 from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
@@ -221,8 +217,7 @@ class PipelineStack(Stack):
 
     def _machines(self, sources: Sources, retention: logs.RetentionDays) -> tuple[StateMachine, StateMachine]:
         config = self._config
-        deadline = int(seconds(config.approvals.deadline))
-        partition = partition_of(config.cluster.region)
+        define = definitions(config)
         resolve = StateMachine(
             self,
             "Resolve",
@@ -230,7 +225,7 @@ class PipelineStack(Stack):
             name="resolve",
             functions=self.functions,
             callees=RESOLVE_FUNCTIONS,
-            define=partial(resolve_definition, partition=partition),
+            define=define["resolve"],
             version_of=lambda definition: sources.version(definition, config),
             log_retention=retention,
         )
@@ -241,7 +236,7 @@ class PipelineStack(Stack):
             name="rollout",
             functions=self.functions,
             callees=ROLLOUT_FUNCTIONS,
-            define=partial(rollout_definition, partition=partition, deadline_seconds=deadline),
+            define=define["rollout"],
             version_of=lambda definition: sources.version(definition, config),
             log_retention=retention,
         )

@@ -9,6 +9,7 @@ from typing import Any
 from aicr_pipeline.decide.verify import pem
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.qualification import RUNNING_FILE
 
 from local.pipeline import LocalPipeline
 from local.progress import Progress
@@ -36,6 +37,7 @@ def summarize(
 ) -> dict[str, Any]:
     """Write the ledger, the plan, the evidence envelope and the public key to ``out``; return the summary."""
     _keep_ledger(pipeline, out / "ledger")
+    (out / RUNNING_FILE).write_text(json.dumps(pipeline.running().wire(), indent=2))
     executions = {
         name: {
             "name": found.name,
