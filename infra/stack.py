@@ -187,7 +187,8 @@ class PipelineStack(Stack):
             approval_key=self.approval_key.secret.secret_arn,
             webhook_secret=self.webhook_secret.secret.secret_arn,
             sweep=self._sweep_arn(),
-            signing_key=self.signing.key.key_arn,
+            signing_keys=Stack.of(self).format_arn(service="kms", resource="key", resource_name="*"),
+            signing_alias=self.signing.alias,
             notification_key=self.notifications.key.key_arn,
             topics=tuple(topic.topic_arn for topic in self.notifications.topics.values()),
             resolve_machine=self._machine_arn("resolve"),
@@ -211,7 +212,7 @@ class PipelineStack(Stack):
             "SWEEP_FUNCTION_ARN": self._sweep_arn(),
             "APPROVAL_URL": self.api.url,
             "OIDC": self.to_json_string(self.sign_in.told if self.sign_in else {}),
-            "SIGNING_KEY_ARN": self.signing.key.key_arn,
+            "SIGNING_KEY_ARN": self.signing.alias_arn,
         }
 
     def _machines(self, sources: Sources, retention: logs.RetentionDays) -> tuple[StateMachine, StateMachine]:
@@ -357,7 +358,7 @@ class PipelineStack(Stack):
             ("CoordinationTable", self.coordination.table.table_name, "Waiters, lock, lease"),
             ("ApprovalUrl", self.api.url, "Where approval pages are served"),
             ("NotificationSecret", self.webhook_secret.secret.secret_arn, "Argo CD's notifications carry it"),
-            ("SigningKey", self.signing.key.key_arn, "Signs evidence"),
+            ("SigningKey", self.signing.alias_arn, "Signs evidence"),
             ("ResolveFunction", self.functions["start_resolve"].function_name, "Invoked to resolve by hand"),
             ("ResolveMachine", self.resolve_machine.alias.ref, "Starts go through this alias"),
             ("RolloutMachine", self.rollout_machine.alias.ref, "Starts go through this alias"),

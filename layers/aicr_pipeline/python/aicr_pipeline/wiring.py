@@ -156,6 +156,14 @@ def signer() -> "Signer":
 
 
 @cache
+def public_key_of(key_uri: str) -> bytes:
+    """The public key of a KMS key that Sigstore's URI names: the one that AICR signs its evidence with."""
+    from aicr_pipeline.adapters.signer import public_key_of, region_of
+
+    return public_key_of(aws.client("kms", region_of(key_uri)), key_uri)
+
+
+@cache
 def ecr() -> "EcrCredentials":
     """ECR tokens with this function's rights, from the registry's own region: elsewhere they are no good."""
     from aicr_pipeline.adapters.ecr import EcrCredentials

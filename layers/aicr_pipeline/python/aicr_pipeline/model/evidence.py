@@ -60,6 +60,20 @@ class BoundRelease(_Lenient):
     manifest_digest: Digest
 
 
+class BoundDecision(_Lenient):
+    """What one person said, where several had to approve."""
+
+    by: str
+    identity: str
+    issuer: str
+    principal: str | None = None
+    reason: str
+    at: str
+    expires_at: str
+    #: SHA-256 of the person's record in the ledger.
+    digest: Digest
+
+
 class BoundApproval(_Lenient):
     by: tuple[str, ...]
     identity: str
@@ -73,6 +87,12 @@ class BoundApproval(_Lenient):
     at: str
     expires_at: str
     request_digest: Digest
+    #: SHA-256 of the decision in the ledger. Absent from evidence of earlier versions.
+    digest: Digest | None = None
+    #: The earlier rollout whose approval, of exactly the same, stands for this one too.
+    inherited_from: str | None = None
+    #: Each person's own, where several had to approve.
+    decisions: tuple[BoundDecision, ...] | None = None
 
 
 class BoundAcknowledgement(_Lenient):
@@ -116,7 +136,7 @@ class BoundValidator(_Lenient):
 class BoundAicrEvidence(_Lenient):
     reference: str
     digest: Digest
-    #: Whether AICR signed it with a key. Unsigned, its boundary is the registry's access control and ``digest``.
+    #: Whether AICR signed it with a key. Else its boundary is the registry's access control and ``digest``.
     signed: bool
     key_fingerprint: Hex | None = None
     #: Absent from evidence of earlier versions.
@@ -145,6 +165,8 @@ class Binding(_Lenient):
 
     cluster: str
     runtime_version: str
+    #: SHA-256 of the runtime that was submitted, where its resolve recorded it.
+    runtime_digest: Digest | None = None
     submitter: str
     rollout: BoundRollout
     plan: BoundPlan
@@ -170,6 +192,9 @@ class Binding(_Lenient):
     outcome: Literal["Succeeded", "Failed"]
     created_at: str
     bound_at: str
+    #: Ledger key -> SHA-256 of what stood there: every record that the statement was made from. Absent from
+    #: evidence of earlier versions.
+    documents: dict[str, Digest] | None = None
     qualifying: bool
     not_qualifying_because: tuple[str, ...] = ()
 
