@@ -19,7 +19,7 @@ from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.adapters.signed_api import OUTPUT, SignedApi, find_endpoint, stack_outputs
 from aicr_pipeline.decide.checking import check
-from aicr_pipeline.decide.dsse import fingerprint
+from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
 from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, qualify
 from aicr_pipeline.decide.qualification_words import document, told
 from aicr_pipeline.decide.tuple_reader import read_tuple
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace, ledger: LedgerReader | None) -> int:
     now = _now(options, ledger, said.running)
     found = qualify(proven, left, now)
     lines = check(now, release, proven, said.status)
-    marks = [fingerprint(_der(key)) for key in keys]
+    marks = [fingerprint(key) for key in keys]
     _print(options, document(found, lines, marks, release))
     return found.code
 
@@ -160,25 +160,10 @@ def _tuple(ledger: LedgerReader, plan: Plan | None) -> BoundTuple | None:
 
 
 def _key(file: Path) -> bytes:
-    data = _bytes(file)
-    _der(data)
-    return data
-
-
-def _der(data: bytes) -> bytes:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-
     try:
-        if data.lstrip().startswith(b"-----"):
-            key = serialization.load_pem_public_key(data)
-        else:
-            key = serialization.load_der_public_key(data)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise PipelineError(
-            Reason.InvalidConfiguration, "Reading --key: it is no public key, neither PEM nor DER."
-        ) from None
-    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return as_der(read_key(_bytes(file)))
+    except ValueError as error:
+        raise PipelineError(Reason.InvalidConfiguration, f"Reading --key {file}: {error}.") from None
 
 
 def _file(file: Path, model: type[DocumentT]) -> DocumentT:
