@@ -90,8 +90,10 @@ def _print(options: argparse.Namespace, made: dict[str, Any]) -> None:
     if options.html is not None:
         from aicr_pipeline.pages import render
 
+        # A file: nobody is signed in, and no header carries a policy.
+        page = render("qualification", page=made, answer={"signed_in_as": None}, style_nonce="")
         try:
-            options.html.write_text(render("qualification", page=made, answer=None))
+            options.html.write_text(page)
         except OSError as error:
             message = f"Writing the page: {options.html} cannot be written ({error.strerror})."
             raise PipelineError(Reason.InvalidConfiguration, message) from None
