@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 from aicr_pipeline.actions.bind_evidence import Binder, bind_evidence
+from aicr_pipeline.adapters.aicr_artifact import RegistryArtifacts
 from aicr_pipeline.adapters.approvals import approval_record_key
 from aicr_pipeline.adapters.http import Counters, Transport
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
+from aicr_pipeline.adapters.registry import Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import after, rfc3339
@@ -339,3 +341,13 @@ class EvidenceWorld:
         ]
         self.put(f"rollouts/{ROLLOUT}/validators.json", seen)
         self.evidence_digest = self.push(self.aicr_files(), f"evidence/{ROLLOUT}-1", "recipe-0123456789ab")
+
+
+def artifacts_of(world: EvidenceWorld) -> RegistryArtifacts:
+    """AICR's evidence in the world's registry, by its whole address."""
+
+    def repository(address: str) -> Repository:
+        reference = parse_reference(address)
+        return Repository(world.registry.transport, reference, world.registry.credentials)
+
+    return RegistryArtifacts(repository)

@@ -23,6 +23,7 @@ from aicr_pipeline.decide.bound_records import BoundRecords
 from aicr_pipeline.decide.canonical import digest, sha256
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
 from aicr_pipeline.decide.evidence import Bound, statement
+from aicr_pipeline.decide.evidence_archive import key_in_ledger
 from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.decide.validation import judge, read_report
@@ -100,11 +101,6 @@ def bind_evidence(step: StepEvent, binder: Binder) -> dict[str, Any]:
     return {**pointer, "reference": f"{repository.reference}:binding", "digest": pushed}
 
 
-def public_key_key(cluster: str, mark: str) -> str:
-    """Where the ledger keeps a public key that signed evidence, whatever becomes of the key itself."""
-    return f"evidence/{cluster}/keys/{mark}.pem"
-
-
 def _bind(step: StepEvent, binder: Binder) -> dict[str, Any]:
     """Sign the statement and store it with the key that signed it; returns the pointer to it."""
     name, cluster = str(step.input["rollout"]), binder.config.cluster.name
@@ -113,7 +109,7 @@ def _bind(step: StepEvent, binder: Binder) -> dict[str, Any]:
     mark = fingerprint(signed.public_key)
     sealed = envelope(PAYLOAD_TYPE, text, mark, signed.signature)
     key = f"evidence/{cluster}/{name}/{sha256(sealed).removeprefix('sha256:')}.intoto.json"
-    binder.ledger.put_same(public_key_key(cluster, mark), pem(signed.public_key), "application/x-pem-file")
+    binder.ledger.put_same(key_in_ledger(cluster, mark), pem(signed.public_key), "application/x-pem-file")
     binder.ledger.put_same(key, sealed)
     predicate = json.loads(text)["predicate"]
     pointer = {"key": key, "fingerprint": mark, "qualifying": predicate["qualifying"]}
@@ -237,7 +233,7 @@ def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:
 def _keep_aicr_key(fetched: FetchedEvidence, binder: Binder) -> None:
     """AICR's key is kept as ours is: whoever verifies later has it beside the evidence."""
     if fetched.signature is not None:
-        key = public_key_key(binder.config.cluster.name, fetched.signature.fingerprint)
+        key = key_in_ledger(binder.config.cluster.name, fetched.signature.fingerprint)
         binder.ledger.put_same(key, pem(fetched.signature.public_key), "application/x-pem-file")
 
 
