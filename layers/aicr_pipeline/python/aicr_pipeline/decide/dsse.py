@@ -74,6 +74,16 @@ def read_key(data: bytes) -> ec.EllipticCurvePublicKey:
     return key
 
 
+def public_der(data: bytes) -> bytes:
+    """The SubjectPublicKeyInfo of a public key of any kind, as PEM or DER. Raises ValueError."""
+    try:
+        load = serialization.load_pem_public_key
+        key = load(data) if data.lstrip().startswith(b"-----") else serialization.load_der_public_key(data)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the public key is neither PEM nor DER") from None
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
 def as_der(key: ec.EllipticCurvePublicKey) -> bytes:
     """Its SubjectPublicKeyInfo."""
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

@@ -11,7 +11,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 README, SUMS = "README.md", "SHA256SUMS"
 ENVELOPE, PAYLOAD, SIGNATURE, PAE = "envelope.intoto.json", "payload.json", "signature.der", "pae.bin"
@@ -28,6 +28,11 @@ MOST_FILE_BYTES = 16 << 20
 MOST_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
+
+
+def key_in_ledger(cluster: str, mark: str) -> str:
+    """Where the ledger keeps a public key that signed, by its fingerprint, whatever becomes of the key."""
+    return f"evidence/{cluster}/keys/{mark}.pem"
 
 
 def sums(files: Mapping[str, bytes]) -> bytes:
@@ -103,6 +108,30 @@ def unpack(data: bytes) -> dict[str, bytes]:
         raise ValueError(f"it is no sound tar.gz archive ({type(error).__name__})") from None
     if not files:
         raise ValueError("the archive is empty")
+    return files
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """The files of an archive that was unpacked, under the same limits.
+
+    Raises
+    ------
+    ValueError
+        For links and other things that are no plain files, names that no archive has, and too much.
+    """
+    files: dict[str, bytes] = {}
+    total = 0
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise ValueError(f"{name[:80]!r} is no plain file")
+        if path.is_file():
+            size = path.stat().st_size
+            total += size
+            _check(name, size, total, files)
+            files[name] = path.read_bytes()
+    if not files:
+        raise ValueError("the folder is empty")
     return files
 
 

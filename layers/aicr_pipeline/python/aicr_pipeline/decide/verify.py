@@ -66,15 +66,23 @@ def verify(
     """
     looks = Looks()
     try:
-        found = signed_statement(looks, evidence, public_key, fingerprints)
-        if plan is None:
-            looks.unseen("plan", "not given: pass --plan to check what the statement is about")
-        else:
-            looks.at("plan", lambda: check_plan(found.statement, plan))
+        found = look_at_envelope(looks, evidence, public_key, plan, fingerprints)
     except Stop:
         return looks.verdict(None)
     looks.enough(found.statement.predicate, require_qualifying)
     return looks.verdict(found.statement.predicate)
+
+
+def look_at_envelope(
+    looks: "Looks", evidence: bytes, public_key: bytes, plan: bytes | None, fingerprints: Collection[str]
+) -> "SignedStatement":
+    """The checks of an envelope. Raises Stop at the first that fails."""
+    found = signed_statement(looks, evidence, public_key, fingerprints)
+    if plan is None:
+        looks.unseen("plan", "not given: pass --plan to check what the statement is about")
+    else:
+        looks.at("plan", lambda: check_plan(found.statement, plan))
+    return found
 
 
 class Stop(Exception):  # noqa: N818 - ends the looking, nothing else
@@ -123,6 +131,10 @@ class Looks:
             self.lacking("qualifying", why)
         else:
             self.checks.append(Check("qualifying", True, "it qualifies"))
+
+    def verdict_without(self) -> Verdict:
+        """Nothing could be looked at."""
+        return Verdict(INCOMPLETE, tuple(self.checks), None)
 
     def verdict(self, binding: Binding | None) -> Verdict:
         """None: something does not hold."""
