@@ -23,7 +23,7 @@ from infra.sources import LOCK, ROOT, Sources
 QUALIFIED = ROOT / "qualified.yaml"
 
 
-def release(config: ClusterConfig, sources: Sources, qualified: Path = QUALIFIED) -> Release:
+def release(config: ClusterConfig, sources: Sources, qualified: Path) -> Release:
     """The document of this checkout, for one cluster's configuration.
 
     Raises
@@ -97,7 +97,7 @@ def main(name: str, target: str) -> int:
         return 2
     sources = Sources.found(ROOT / "build")
     try:
-        made = release(load_cluster_config(file), sources)
+        made = release(load_cluster_config(file), sources, QUALIFIED)
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(target).write_text(as_text(made))
     except (PipelineError, OSError) as error:

@@ -178,7 +178,7 @@ def test_todays_demo_is_not_qualified(run: Run, folder: Path) -> None:
 def _rename(folder: Path, to: str) -> None:
     (file,) = (folder / "ledger" / "evidence").rglob("*.json")
     target = folder / "ledger" / to.replace("NAME", file.name)
-    target.parent.mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     file.rename(target)
 
 
