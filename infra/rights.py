@@ -37,7 +37,9 @@ class Arns:
     approval_key: str
     webhook_secret: str
     sweep: str
-    signing_key: str
+    #: All keys of the account and region, and the alias that the signing one carries.
+    signing_keys: str
+    signing_alias: str
     notification_key: str
     topics: tuple[str, ...]
     #: Unqualified ARN of each machine, and the ARN pattern of its executions.
@@ -191,14 +193,17 @@ class Grants:
         )
 
     def sign(self) -> tuple[Right, ...]:
-        """Sign a digest; read the public key."""
+        """Sign a digest; read the public key. Of whichever key carries the alias."""
+        carries = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": self.arns.signing_alias}}
+        why = "Keys are replaced by moving the alias; only the key that carries it may be used."
         return (
             Right(
                 ("kms:Sign",),
-                (self.arns.signing_key,),
-                conditions={"StringEquals": {"kms:MessageType": "DIGEST"}},
+                (self.arns.signing_keys,),
+                why,
+                conditions={"StringEquals": {"kms:MessageType": "DIGEST"}, **carries},
             ),
-            Right(("kms:GetPublicKey",), (self.arns.signing_key,)),
+            Right(("kms:GetPublicKey",), (self.arns.signing_keys,), why, conditions=carries),
         )
 
     def aicr_key(self) -> tuple[Right, ...]:
@@ -319,6 +324,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("plans/*", "rollouts/*", "resolves/*/recipe.yaml", "evidence/*"),
         *g.write("evidence/*", "rollouts/*/binding.json"),
         *g.push("evidence"),
+        # The wrapper chart that names the image of the workload.
+        *g.pull("wrappers"),
         # AICR tags its evidence as it likes; the repository of an attempt holds that one tag.
         *g.tags("evidence"),
         *g.sign(),

@@ -11,7 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from aicr_pipeline.decide.bundle import parse_upstream_env
+from aicr_pipeline.decide.qualification import running_of
+from aicr_pipeline.env import ASSETS
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
+from aicr_pipeline.model.evidence import BoundPipeline
+from aicr_pipeline.model.qualification import Running
 
 from infra.cluster_manifests import manifests
 from infra.synth import synthesize
@@ -68,6 +72,7 @@ class LocalPipeline:
         self.kube: KubeServer
         self.registry: LocalRegistry
         self.argocd: ArgoCdStandin
+        self.assets: BoundPipeline
 
     def __enter__(self) -> Self:
         try:
@@ -102,6 +107,9 @@ class LocalPipeline:
         settings = workdir / "cluster"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "cluster.json").write_text(json.dumps(self.config.wire()))
+        (deployed,) = assembly.glob(f"asset.*/cluster/{ASSETS}")
+        shutil.copy(deployed, settings)
+        self.assets = BoundPipeline.model_validate_json(deployed.read_bytes())
         self._prepare_cluster()
         self.aws = identities.aws = LocalAws(
             assembly,
@@ -201,6 +209,10 @@ class LocalPipeline:
         except s3.exceptions.NoSuchKey:
             return None
         return body
+
+    def running(self) -> Running:
+        """What the pipeline says of itself: the answer of ``GET /operators/running``."""
+        return running_of(self.config, self.assets)
 
     def machine(self, name: str) -> str:
         """ARN of a state machine: ``resolve`` or ``rollout``."""

@@ -15,7 +15,7 @@ from aicr_pipeline.actions.serve_operators import (
     list_rollouts,
     submit_runtime,
 )
-from aicr_pipeline.actions.serve_status import renew_status, tell_status
+from aicr_pipeline.actions.serve_status import renew_status, tell_running, tell_status
 from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
 from aicr_pipeline.clock import now
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -68,6 +68,12 @@ def status() -> Response[str]:
 def fresh_status() -> Response[str]:
     """A fresh one is wanted."""
     return _response(renew_status(_caller(), wiring.bus(), now))
+
+
+@app.get("/operators/running")
+def running() -> Response[str]:
+    """What is deployed."""
+    return _response(tell_running(_caller(), wiring.config(), wiring.pipeline()))
 
 
 @app.post("/operators/runtime")

@@ -182,7 +182,7 @@ def test_only_who_writes_to_approvers_reads_slacks_secrets() -> None:
     token, hook = (f"arn:aws:secretsmanager:us-west-2:111122223333:secret:{name}" for name in "ab")
     approvers = [{"name": "alex", "slack": "U012ABC"}]
     made = config(**{"approvals.slack": {"botTokenSecretArn": token}, "approvals.approvers": approvers})
-    arns = Arns("", "", "", "", "", "", "", "", "", ("t",), "", "", "", "")
+    arns = Arns("", "", "", "", "", "", "", "", "", "", ("t",), "", "", "", "")
     readers = {
         function.name
         for function in FUNCTIONS
@@ -281,7 +281,7 @@ def test_the_pages_write_what_people_say_and_nothing_else(stack: Stack, demo: St
         ("mirror_chart", {"charts", "wrappers"}),
         ("render_bundle", {"bundles"}),
         ("validate_deployment", {"evidence"}),
-        ("bind_evidence", {"evidence"}),
+        ("bind_evidence", {"evidence", "wrappers"}),
         ("read_bundle", {"bundles"}),
     ],
 )
@@ -368,7 +368,7 @@ def test_where_credentials_are_not_ours_the_refresh_has_no_way_to_mint(private: 
 )
 def test_rights_name_the_registry_in_its_partition(host: str, arn: str) -> None:
     made = config(**{"registry.repository": f"oci://{host}/aicr/demo"})
-    arns = Arns("", "", "", "", "", "", "", "", "", (), "", "", "", "")
+    arns = Arns("", "", "", "", "", "", "", "", "", "", (), "", "", "", "")
     rights = Grants(arns, made, parse_ecr_host(made.registry.host)).of("refresh_credentials")
     (pull,) = [right for right in rights if "ecr:BatchGetImage" in right.actions]
     assert pull.resources == tuple(

@@ -14,6 +14,7 @@ from aicr_pipeline.decide.plan import desired_state_digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.evidence import BoundPipeline, BoundTuple, BoundValidator
 from aicr_pipeline.model.plan import DesiredState, Plan, PlannedChart, PlannedRelease, Recorded
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest, Decision
@@ -199,6 +200,27 @@ def request(**changes: Any) -> ApprovalRequest:
         "identity": "link",
     }
     return ApprovalRequest(**(fields | changes))
+
+
+VALIDATOR = "ghcr.io/nvidia/aicr-validators/deployment"
+#: What ran, as a whole deployment records it.
+ASSETS = BoundPipeline(
+    version="0.1.0",
+    functions={"bind_evidence": sha("bind_evidence"), "apply_release": sha("apply_release")},
+    layers={"program": sha("program"), "dependencies": sha("dependencies")},
+    manifests=sha("manifests"),
+    configuration=sha("configuration"),
+)
+VALIDATORS = (BoundValidator(check="operator-health", image=f"{VALIDATOR}:v1.1.2", digest=sha("validator")),)
+TUPLE = BoundTuple(
+    instance_types=("p5.48xlarge",),
+    node_images=("Ubuntu 24.04.3 LTS",),
+    kernels=("6.17.0-1019-aws",),
+    drivers=("580.173.02",),
+    gpu_mode="gpu-operator",
+    fabrics=("efa (aws-efa-k8s-device-plugin 0.5.29)",),
+    workload_images=("pytorch/pytorch@" + sha("pytorch"),),
+)
 
 
 class Refused:

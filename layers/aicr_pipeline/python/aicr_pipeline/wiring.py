@@ -27,11 +27,17 @@ if TYPE_CHECKING:
     from aicr_pipeline.adapters.sessions import Sessions
     from aicr_pipeline.adapters.signer import Signer
     from aicr_pipeline.adapters.slack import Slack
+    from aicr_pipeline.model.evidence import BoundPipeline
 
 
 def config() -> ClusterConfig:
     """The cluster's configuration."""
     return env.cluster_config()
+
+
+def pipeline() -> "BoundPipeline":
+    """What of the pipeline is deployed, by digest."""
+    return env.pipeline_assets()
 
 
 @cache

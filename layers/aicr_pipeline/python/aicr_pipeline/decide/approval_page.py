@@ -90,6 +90,8 @@ class Records:
     approvals: tuple[Decision, ...] = ()
     from_plan: Plan | None = None
     to_plan: Plan | None = None
+    #: Why a plan is not here, when it cannot be read.
+    damage: str = ""
 
 
 @dataclass(frozen=True)
@@ -281,6 +283,8 @@ def _summary(report: Report | None) -> str:
 
 def _warnings(records: Records, development: bool) -> Iterator[str]:
     request = records.request
+    if records.damage:
+        yield f"Versions and values are not shown: {records.damage}"
     if development:
         yield "Development cluster: evidence from here never qualifies a profile."
     if request is not None and request.identity == "bypass":

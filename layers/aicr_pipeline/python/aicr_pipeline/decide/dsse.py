@@ -6,6 +6,10 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, utils
+
 
 @dataclass(frozen=True)
 class Envelope:
@@ -54,6 +58,44 @@ def read_envelope(data: bytes) -> Envelope:
     if not isinstance(kind, str):
         raise ValueError("the envelope has no payloadType")
     return Envelope(kind, _decode(document.get("payload"), "the payload"), tuple(found))
+
+
+def read_key(data: bytes) -> ec.EllipticCurvePublicKey:
+    """An ECDSA P-256 public key, as PEM or DER. Raises ValueError saying what it is instead."""
+    try:
+        if data.lstrip().startswith(b"-----"):
+            key = serialization.load_pem_public_key(data)
+        else:
+            key = serialization.load_der_public_key(data)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the public key is neither PEM nor DER") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("the public key is not ECDSA P-256")
+    return key
+
+
+def public_der(data: bytes) -> bytes:
+    """The SubjectPublicKeyInfo of a public key of any kind, as PEM or DER. Raises ValueError."""
+    try:
+        load = serialization.load_pem_public_key
+        key = load(data) if data.lstrip().startswith(b"-----") else serialization.load_der_public_key(data)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the public key is neither PEM nor DER") from None
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def as_der(key: ec.EllipticCurvePublicKey) -> bytes:
+    """Its SubjectPublicKeyInfo."""
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def is_signed(key: ec.EllipticCurvePublicKey, signature: bytes, digest: bytes) -> bool:
+    """Whether the key made this signature of a SHA-256 digest."""
+    try:
+        key.verify(signature, digest, ec.ECDSA(utils.Prehashed(hashes.SHA256())))
+    except InvalidSignature:
+        return False
+    return True
 
 
 def fingerprint(public_key_der: bytes) -> str:
