@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.model.plan import Plan, plan_key
+from aicr_pipeline.model.plan import Plan, PlannedRelease, plan_key
 from aicr_pipeline.model.rollout import Rollout, rollout_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
@@ -124,13 +124,15 @@ class Wish:
     validation: str = "Required"
     bypass: bool = False
     local_engine: bool = False
+    #: Whether the charts are in the registry, which only looking there needs.
+    charts: bool = False
 
 
 class EvidenceWorld:
     """Everything that "Bind evidence" reads, and a key to sign with."""
 
     def __init__(self, server: LocalRegistry, prefix: str, wish: Wish | None = None) -> None:
-        self.wish = wish or Wish()
+        self.wish, self.prefix = wish or Wish(), prefix
         user, password, _ = server.issuer.issue()
         self.registry = Destination(
             server.host, prefix, Transport(frozenset({server.host})), FixedCredentials(user, password)
@@ -207,7 +209,7 @@ class EvidenceWorld:
     def put(self, key: str, value: Any) -> None:
         self.ledger.put_once(key, json.dumps(value, sort_keys=True).encode())
 
-    def change(self, key: str, **fields: Any) -> None:
+    def change(self, key: str, /, **fields: Any) -> None:
         """Somebody put other content there, by means that the pipeline does not have."""
         self.s3.objects[key] = json.dumps(json.loads(self.s3.objects[key]) | fields, sort_keys=True).encode()
 
@@ -273,11 +275,12 @@ class EvidenceWorld:
             update={"chart": trainer.chart.model_copy(update={"manifest_digest": digest})}
         )
         more = [release(f"component-{number}") for number in range(self.wish.releases - 3)]
+        charts = [release("aws-efa", "0.5.29"), release("gpu-operator"), *more]
+        if self.wish.charts:
+            charts = [self._mirrored(chart) for chart in charts]
         made = plan(
-            release("aws-efa", "0.5.29"),
-            release("gpu-operator"),
+            *charts,
             trainer,
-            *more,
             **{
                 "validation": self.wish.validation,
                 "validatorImages": [f"{VALIDATOR}@{sha('validator')}"],
@@ -290,6 +293,11 @@ class EvidenceWorld:
         )
         self.ledger.put_once(f"resolves/{made.recorded.run}/recipe.yaml", recipe)
         return made.model_copy(update={"recorded": recorded})
+
+    def _mirrored(self, chart: PlannedRelease) -> PlannedRelease:
+        files: Files = {f"{chart.name}/Chart.yaml": (f"name: {chart.name}\n".encode(), 0o644)}
+        digest = self.push(files, chart.repository, chart.chart.version)
+        return chart.model_copy(update={"chart": chart.chart.model_copy(update={"manifest_digest": digest})})
 
     def _records(self) -> None:
         self.put(plan_key(self.plan.desired_state_digest), self.plan.wire())
@@ -343,11 +351,12 @@ class EvidenceWorld:
         self.evidence_digest = self.push(self.aicr_files(), f"evidence/{ROLLOUT}-1", "recipe-0123456789ab")
 
 
+def repository_of(world: EvidenceWorld) -> Callable[[str], Repository]:
+    """Opens a repository of the world's registry by its whole address."""
+    registry = world.registry
+    return lambda address: Repository(registry.transport, parse_reference(address), registry.credentials)
+
+
 def artifacts_of(world: EvidenceWorld) -> RegistryArtifacts:
-    """AICR's evidence in the world's registry, by its whole address."""
-
-    def repository(address: str) -> Repository:
-        reference = parse_reference(address)
-        return Repository(world.registry.transport, reference, world.registry.credentials)
-
-    return RegistryArtifacts(repository)
+    """AICR's evidence in the world's registry."""
+    return RegistryArtifacts(repository_of(world))
