@@ -63,9 +63,8 @@ def _one(server: LocalRegistry, releases: int, binding: float, verifying_in: flo
     within.append(_said("verifying the archive, median of 5", statistics.median(verifying), verifying_in))
     within.append(_said("the command, with Python's start", _command(packed, mark), verifying_in))
     fits = releases > SIZES[0][0] or statement < STATEMENT_BYTES
-    print(
-        f"    {'statement':40} {statement:,} bytes (budget {STATEMENT_BYTES:,} for 17){'' if fits else '  over'}"
-    )
+    over = "" if fits else "  over"
+    print(f"    {'statement':40} {statement:,} bytes (budget {STATEMENT_BYTES:,} for 17){over}")
     print(f"    {'archive':40} {len(packed):,} bytes, {len(files)} files")
     return all([*within, fits])
 

@@ -280,6 +280,9 @@ class _Look:
             raise ValueError(f"{key} names another key than the one that signed")
         if pointer.get("qualifying") != self.binding.qualifying:
             raise ValueError(f"{key} and the statement differ about whether it qualifies")
+        aicr = self.binding.aicr_evidence
+        if pointer.get("aicrSigned") != (aicr.signed if aicr is not None else None):
+            raise ValueError(f"{key} and the statement differ about AICR's signature")
         return f"this is the rollout's binding: {want}"
 
     def _end(self) -> None:
