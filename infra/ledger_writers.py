@@ -24,6 +24,7 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Ready", "rollouts/*/ready/*", ("sweep_waiters",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
     ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
+    ("Validators", "rollouts/*/validators*", ("sweep_waiters",)),
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
     ("Outcomes", "rollouts/*/outcome.json", ("record_outcome", "start_rollout")),
     ("Told", "rollouts/*/told.json", ("record_outcome",)),

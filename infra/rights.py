@@ -10,6 +10,7 @@ from aicr_pipeline.decide.ecr_host import EcrHost
 from aicr_pipeline.model.config import ClusterConfig
 
 from infra.findings import Right
+from infra.names import partition_of
 
 _UNDER = "Keys under this prefix are named by what they hold; they cannot be listed in advance."
 _REPOSITORIES = "Repositories under this prefix are created by the first push of each chart or bundle."
@@ -205,6 +206,25 @@ class Grants:
             Right(("kms:GetPublicKey",), (self.arns.signing_keys,), why, conditions=carries),
         )
 
+    def aicr_key(self) -> tuple[Right, ...]:
+        """Read the public key of the key that AICR signs its evidence with; never sign with it."""
+        uri = self.config.validation.signing_key
+        if uri is None:
+            return ()
+        named = uri.removeprefix("awskms:///")
+        if named.startswith("arn:"):
+            return (Right(("kms:GetPublicKey",), (named,)),)
+        cluster = self.config.cluster
+        keys = f"arn:{partition_of(cluster.region)}:kms:{cluster.region}:{cluster.account}:key/*"
+        return (
+            Right(
+                ("kms:GetPublicKey",),
+                (keys,),
+                "The key is named by its alias; the condition lets nothing else be asked for.",
+                conditions={"StringEquals": {"kms:RequestAlias": named}},
+            ),
+        )
+
 
 _OWN = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
 
@@ -309,6 +329,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         # AICR tags its evidence as it likes; the repository of an attempt holds that one tag.
         *g.tags("evidence"),
         *g.sign(),
+        *g.aicr_key(),
     ),
     "record_outcome": lambda g: (
         *g.read("rollouts/*"),
@@ -339,6 +360,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.inbox(),
         *g.read("rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
+        # Which validators ran.
+        *g.write("rollouts/*/validators/*", "rollouts/*/validators.json"),
         # That a release became ready.
         *g.write("rollouts/*/ready/*"),
         # The last words of Jobs that failed.

@@ -154,6 +154,8 @@ class LocalPipeline:
             environment["AICR_SAMPLE_UPGRADES"] = str(options.upgrades.resolve())
         if options.snapshot is not None:
             environment["AICR_SAMPLE_SNAPSHOT"] = str(options.snapshot.resolve())
+        if self.config.validation.signing_key is not None:
+            environment |= self._kms()
         kubelet = Kubelet(
             self.kube.store,
             workdir=workdir / "kubelet",
@@ -161,12 +163,28 @@ class LocalPipeline:
                 server=self.kube.url,
                 token=self.kube.service_account_token,
                 images=frozenset(pullable(self.config)),
+                tags=dict(tagged(self.config)),
                 environment=environment,
             ),
         )
         for part in (self.argocd, kubelet):
             part.start()
             self._stack.callback(part.stop)
+
+    def _kms(self) -> dict[str, str]:
+        """What a person does once, a key and its alias; and what Pod Identity gives the Job's pod."""
+        name = str(self.config.validation.signing_key).removeprefix("awskms:///")
+        kms = self.aws.client("kms")
+        if name.startswith("alias/") and name not in {
+            item["AliasName"] for item in kms.list_aliases()["Aliases"]
+        }:
+            made = kms.create_key(KeySpec="ECC_NIST_P256", KeyUsage="SIGN_VERIFY")["KeyMetadata"]
+            kms.create_alias(AliasName=name, TargetKeyId=made["KeyId"])
+        return {
+            "AWS_ENDPOINT_URL": self.aws.endpoint,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+        }
 
     def _stand_in(self, approver: str) -> None:
         """The named person answers in place of the first approver, on that one's topic."""
@@ -223,6 +241,13 @@ def pullable(config: ClusterConfig) -> Iterable[str]:
     for image in config.aicr.validator_images:
         yield image
         yield f"{image.partition('@')[0]}:{config.aicr.version}"
+
+
+def tagged(config: ClusterConfig) -> Iterable[tuple[str, str]]:
+    """What the tags of AICR's validators stand for, as the configuration pins them."""
+    for image in config.aicr.validator_images:
+        repository, _, digest = image.partition("@")
+        yield repository, digest
 
 
 def wanted_charts(bundle: Path | None) -> Iterable[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest, Decision
 from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
 
+VALIDATOR_IMAGE = "ghcr.io/nvidia/aicr-validators/deployment@sha256:" + "d" * 64
 IMAGE = "ghcr.io/nvidia/aicr@sha256:" + "a" * 64
 
 
@@ -57,6 +59,20 @@ RUNTIME: dict[str, Any] = {
     },
 }
 _ABSENT = object()
+
+
+def ctrf(*statuses: str, **fields: Any) -> bytes:
+    """A CTRF report of a check for each status, all with the same other fields."""
+    return ctrf_of([{"name": f"check-{n}", "status": status, **fields} for n, status in enumerate(statuses)])
+
+
+def ctrf_of(tests: list[dict[str, Any]], /, **summary: Any) -> bytes:
+    """A CTRF report of these tests, with a summary that agrees unless told otherwise."""
+    kinds = ("passed", "failed", "skipped", "pending")
+    counts = {kind: sum(1 for test in tests if test.get("status") == kind) for kind in kinds}
+    agreed = {"tests": len(tests), **counts, "other": len(tests) - sum(counts.values())}
+    results = {"summary": {**agreed, **summary}, "tests": tests}
+    return json.dumps({"reportFormat": "CTRF", "results": results}).encode()
 
 
 def changed(document: Mapping[str, Any], path: str, value: Any = _ABSENT) -> dict[str, Any]:
@@ -135,7 +151,7 @@ def plan(*releases: PlannedRelease, **changes: Any) -> Plan:
         },
         "placement": {"system": group, "accelerated": group},
         "validation": "Required",
-        "validatorImages": [],
+        "validatorImages": [VALIDATOR_IMAGE],
         "releases": [item.wire() for item in releases or (release("gpu-operator"), release("kai-scheduler"))],
     }
     for path, value in changes.items():

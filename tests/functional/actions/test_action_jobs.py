@@ -19,7 +19,7 @@ from aicr_pipeline.model.reasons import Reason
 
 from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS, DeleteOptions
 from tests.functional.actions.support import PLAN, Place, step
-from tests.unit.samples import config, refused, sha
+from tests.unit.samples import VALIDATOR_IMAGE, config, refused, sha
 
 WHO = FixedCredentials("AWS", "very-secret-password")
 RUN = {"run": "run-1"}
@@ -63,7 +63,7 @@ def render(place: Place, *tags: str, **more: Any) -> dict[str, Any]:
 
 def validate(place: Place, **more: Any) -> dict[str, Any]:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest}, **more)
-    enabled = config(**{"validation.enabled": True})
+    enabled = config(**{"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]})
     return validate_deployment(made, enabled, place.ledger, WHO, at(place))
 
 

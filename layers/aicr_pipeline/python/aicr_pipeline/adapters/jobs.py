@@ -120,6 +120,11 @@ def pods_of(cluster: Cluster, namespace: str, name: str) -> list[Json]:
     return list(cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"job-name={name}"))
 
 
+def labelled_pods(cluster: Cluster, namespace: str, selector: str) -> list[Json]:
+    """The pods of a namespace that a label selector names."""
+    return list(cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector))
+
+
 def warnings(cluster: Cluster, namespace: str, names: Iterable[str]) -> list[Json]:
     """Events that warn about the objects named: a Job, its pods."""
     return [
