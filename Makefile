@@ -68,6 +68,9 @@ resolve: $(READY) ## resolve the runtime of a deployed cluster again, with your 
 cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-side -f - [CLUSTER=]
 	@$(BIN)/python -m infra.cluster_manifests $(CLUSTER)
 
+release: $(READY) ## write release.json: the digests of this checkout [CLUSTER= OUT=]
+	@$(BIN)/python -m infra.release $(CLUSTER) $(OUT)/release.json
+
 bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
@@ -80,4 +83,4 @@ evidence-pack: $(READY) ## the archive of a rollout's evidence, of a deployed cl
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out evidence-*.tar.gz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench chaos evidence-pack clean
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests release bench chaos evidence-pack clean

@@ -29,7 +29,7 @@ class Signing(Construct):
 
 
 def _policy(account: str, signer: iam.IRole) -> iam.PolicyDocument:
-    """The account administers the key as usual; three denials hold for it too."""
+    """The account administers the key as usual; the denials hold for it too."""
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(
@@ -68,6 +68,14 @@ def _policy(account: str, signer: iam.IRole) -> iam.PolicyDocument:
                 effect=iam.Effect.DENY,
                 principals=[iam.AnyPrincipal()],
                 actions=["kms:CreateGrant"],
+                resources=["*"],
+            ),
+            # Whoever really wants it gone takes this away first; nobody deletes it by mistake.
+            iam.PolicyStatement(
+                sid="TheKeyIsKept",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:ScheduleKeyDeletion"],
                 resources=["*"],
             ),
         ]

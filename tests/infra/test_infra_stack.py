@@ -122,6 +122,7 @@ def test_the_signing_key_signs_only_for_bind_evidence_and_is_kept(stack: Stack) 
         "OnlyDigestsAreSigned": "kms:Sign",
         "OnlyOneAlgorithm": "kms:Sign",
         "NoGrants": "kms:CreateGrant",
+        "TheKeyIsKept": "kms:ScheduleKeyDeletion",
     }
     assert denied["OnlyDigestsAreSigned"]["Condition"] == {"StringNotEquals": {"kms:MessageType": "DIGEST"}}
     signer = denied["OnlyBindEvidenceSigns"]["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]

@@ -9,7 +9,6 @@ something is not known, or AWS cannot be reached.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from aicr_pipeline.adapters.evidence_reader import newest_snapshot, read_evidenc
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.adapters.signed_api import OUTPUT, SignedApi, find_endpoint, stack_outputs
-from aicr_pipeline.decide.checking import Line, check
-from aicr_pipeline.decide.dsse import fingerprint
-from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, Qualification, qualify
+from aicr_pipeline.decide.checking import check
+from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
+from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, qualify
 from aicr_pipeline.decide.qualification_words import document, told
 from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -82,19 +81,19 @@ def _run(options: argparse.Namespace, ledger: LedgerReader | None) -> int:
     now = _now(options, ledger, said.running)
     found = qualify(proven, left, now)
     lines = check(now, release, proven, said.status)
-    _print(options, found, lines, keys)
+    marks = [fingerprint(key) for key in keys]
+    _print(options, document(found, lines, marks, release))
     return found.code
 
 
-def _print(
-    options: argparse.Namespace, found: Qualification, lines: Sequence[Line], keys: Sequence[bytes]
-) -> None:
-    made = document(found, lines, [fingerprint(_der(key)) for key in keys])
+def _print(options: argparse.Namespace, made: dict[str, Any]) -> None:
     if options.html is not None:
         from aicr_pipeline.pages import render
 
+        # A file: nobody is signed in, and no header carries a policy.
+        page = render("qualification", page=made, answer={"signed_in_as": None}, style_nonce="")
         try:
-            options.html.write_text(render("qualification", page=made, answer=None))
+            options.html.write_text(page)
         except OSError as error:
             message = f"Writing the page: {options.html} cannot be written ({error.strerror})."
             raise PipelineError(Reason.InvalidConfiguration, message) from None
@@ -163,25 +162,10 @@ def _tuple(ledger: LedgerReader, plan: Plan | None) -> BoundTuple | None:
 
 
 def _key(file: Path) -> bytes:
-    data = _bytes(file)
-    _der(data)
-    return data
-
-
-def _der(data: bytes) -> bytes:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-
     try:
-        if data.lstrip().startswith(b"-----"):
-            key = serialization.load_pem_public_key(data)
-        else:
-            key = serialization.load_der_public_key(data)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise PipelineError(
-            Reason.InvalidConfiguration, "Reading --key: it is no public key, neither PEM nor DER."
-        ) from None
-    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return as_der(read_key(_bytes(file)))
+    except ValueError as error:
+        raise PipelineError(Reason.InvalidConfiguration, f"Reading --key {file}: {error}.") from None
 
 
 def _file(file: Path, model: type[DocumentT]) -> DocumentT:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.evidence import Binding, BoundPipeline, BoundTuple
+from aicr_pipeline.model.evidence import Binding, BoundApproval, BoundPipeline, BoundTuple
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.qualification import (
     BYPASS_NEVER_COUNTS,
@@ -192,7 +192,7 @@ def never_counts(binding: Binding, cluster: str) -> Iterable[str]:
     """Why verified evidence qualifies nothing here, whatever runs; empty when it counts."""
     if binding.cluster != cluster:
         yield f"it is of cluster {binding.cluster}"
-    if binding.approval is not None and binding.approval.identity == "bypass":
+    if _is_bypassed(binding.approval):
         yield BYPASS_NEVER_COUNTS
     yield from binding.not_qualifying_because
     if not binding.qualifying and not binding.not_qualifying_because:
@@ -206,6 +206,13 @@ def never_counts(binding: Binding, cluster: str) -> Iterable[str]:
         parse_time(binding.bound_at)
     except ValueError:
         yield "its time is not one"
+
+
+def _is_bypassed(approval: BoundApproval | None) -> bool:
+    """Whoever's record says so."""
+    if approval is None:
+        return False
+    return "bypass" in {approval.identity, *(one.identity for one in approval.decisions or ())}
 
 
 def stale(binding: Binding, now: Now) -> Iterable[Difference]:

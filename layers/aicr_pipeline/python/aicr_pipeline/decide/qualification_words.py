@@ -5,7 +5,8 @@ from typing import Any
 
 from aicr_pipeline.decide.checking import Line
 from aicr_pipeline.decide.qualification import Qualification, Standing, identities
-from aicr_pipeline.model.qualification import PROFILES, ROWS
+from aicr_pipeline.model.qualification import PROFILES, ROWS, Profile
+from aicr_pipeline.model.release import Release
 
 _HEADS: Mapping[Standing, str] = {
     Standing.Qualified: "QUALIFIED",
@@ -15,7 +16,9 @@ _HEADS: Mapping[Standing, str] = {
 }
 
 
-def document(found: Qualification, lines: Sequence[Line], fingerprints: Sequence[str]) -> dict[str, Any]:
+def document(
+    found: Qualification, lines: Sequence[Line], fingerprints: Sequence[str], release: Release | None = None
+) -> dict[str, Any]:
     """Everything that is told, in the support policy's words."""
     evidence, profile = found.evidence, found.profile
     return {
@@ -30,6 +33,7 @@ def document(found: Qualification, lines: Sequence[Line], fingerprints: Sequence
                 "name": one.name,
                 "recipe": one.recipe,
                 "standing": _standing(found) if one is profile else one.standing,
+                "released": _released(one, release),
             }
             for one in PROFILES
         ],
@@ -70,6 +74,17 @@ def _standing(found: Qualification) -> str:
     return words[found.standing]
 
 
+def _released(profile: Profile, release: Release | None) -> list[str]:
+    """What the release says was qualified with it. It is the publisher's word; the evidence is the proof."""
+    if release is None:
+        return []
+    return [
+        f"qualified with release {release.version}: evidence {one.evidence}, {one.published}"
+        for one in release.qualified_profiles
+        if one.recipe == profile.recipe
+    ]
+
+
 def told(made: Mapping[str, Any]) -> list[str]:
     """The document as lines."""
     head = _HEADS[Standing(made["standing"])]
@@ -77,7 +92,7 @@ def told(made: Mapping[str, Any]) -> list[str]:
     for one in made["profiles"]:
         mark = "->" if one["name"] == made["profile"] else "  "
         lines.append(f"{mark} {one['name']} ({one['recipe'] or 'no recipe'})")
-        lines.append(f"     {one['standing']}")
+        lines += [f"     {words}" for words in (one["standing"], *one["released"])]
     lines += ["", *_evidence(made), *_differences(made)]
     lines += [f"unknown     {one}" for one in made["unknown"]]
     for left in made["ignored"]:
