@@ -71,7 +71,7 @@ cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-si
 release: $(READY) ## write release.json: the digests of this checkout [CLUSTER= OUT=]
 	@$(BIN)/python -m infra.release $(CLUSTER) $(OUT)/release.json
 
-bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
+bench: $(READY) ## import times, the demo, the mirror beside other tools, evidence [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
 chaos: $(READY) ## one rollout, with each fault at each of its external calls: some ten minutes [SHARE= SEEDS=]

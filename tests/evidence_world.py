@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import yaml
@@ -20,23 +21,28 @@ from aicr_pipeline.adapters.registry import Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import after, rfc3339
+from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.model.plan import Plan, plan_key
+from aicr_pipeline.decide.dsse import envelope, pae
+from aicr_pipeline.model.evidence import PAYLOAD_TYPE
+from aicr_pipeline.model.plan import Plan, PlannedRelease, plan_key
 from aicr_pipeline.model.rollout import Rollout, rollout_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, utils
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from local.aicr import artifact, evidence
 from local.aicr.artifact import Files
+from local.aicr.signing import about
 from local.registry import LocalRegistry
 from tests.unit.samples import ASSETS, VALIDATOR, config, plan, release, sha
 
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEADLINE = after(BEGAN, 6 * 3600)
 ROLLOUT = "demo-12345678-1"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CHECKS = ("operator-health", "expected-resources")
 RECIPE: dict[str, Any] = {
     "apiVersion": "aicr.run/v1",
@@ -110,6 +116,13 @@ class Kms:
             raise ClientError({"Error": {"Code": code, "Message": "x"}}, name)
 
 
+@cache
+def _aicr_key(kind: str) -> Any:
+    if kind == "RSA":
+        return rsa.generate_private_key(65537, 2048)
+    return ec.derive_private_key(0xA1C4, ec.SECP256R1())
+
+
 def der_of(key: Any) -> bytes:
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     return bytes(key.public_key().public_bytes(*form))
@@ -124,13 +137,19 @@ class Wish:
     validation: str = "Required"
     bypass: bool = False
     local_engine: bool = False
+    #: Of the key that AICR signs its evidence with: ``EC`` or ``RSA``; empty, and it is unsigned.
+    aicr_key: str = ""
+    #: Whether the charts are in the registry, which only looking there needs.
+    charts: bool = False
+    #: Whether the recipe is as large as AICR's: about 6 KB for each release.
+    large_recipe: bool = False
 
 
 class EvidenceWorld:
     """Everything that "Bind evidence" reads, and a key to sign with."""
 
     def __init__(self, server: LocalRegistry, prefix: str, wish: Wish | None = None) -> None:
-        self.wish = wish or Wish()
+        self.wish, self.prefix = wish or Wish(), prefix
         user, password, _ = server.issuer.issue()
         self.registry = Destination(
             server.host, prefix, Transport(frozenset({server.host})), FixedCredentials(user, password)
@@ -142,6 +161,10 @@ class EvidenceWorld:
         )
         if self.wish.bypass:
             self.config = config(development=True, **{"approvals.bypass": True})
+        self.aicr_key = _aicr_key(self.wish.aicr_key) if self.wish.aicr_key else None
+        if self.aicr_key is not None:
+            signing = {"validation.enabled": True, "validation.signingKey": "awskms:///alias/aicr"}
+            self.config = config(**signing, **{"aicr.validatorImages": [f"{VALIDATOR}@{sha('validator')}"]})
         self.now = BEGAN
         #: Of the execution's input, where it is not what it should be.
         self.state: dict[str, Any] = {}
@@ -159,7 +182,7 @@ class EvidenceWorld:
             "registry": self.registry,
             "signer": Signer(self.kms, "alias/evidence"),
             "pipeline": ASSETS,
-            "public_key_of": lambda uri: der_of(self.kms.key),
+            "public_key_of": lambda uri: der_of(self.aicr_key),
             "clock": lambda: self.now,
             "local_engine": self.wish.local_engine,
         }
@@ -207,7 +230,7 @@ class EvidenceWorld:
     def put(self, key: str, value: Any) -> None:
         self.ledger.put_once(key, json.dumps(value, sort_keys=True).encode())
 
-    def change(self, key: str, **fields: Any) -> None:
+    def change(self, key: str, /, **fields: Any) -> None:
         """Somebody put other content there, by means that the pipeline does not have."""
         self.s3.objects[key] = json.dumps(json.loads(self.s3.objects[key]) | fields, sort_keys=True).encode()
 
@@ -217,12 +240,25 @@ class EvidenceWorld:
         repository = self.registry.repository(*folder.split("/"), Counters())
         for blob in (b"{}", made.layer):
             repository.push_blob(sha256(blob), len(blob), blob)
-        return repository.push_manifest(made.manifest, "application/vnd.oci.image.manifest.v1+json", tag)
+        return repository.push_manifest(made.manifest, MANIFEST, tag)
 
-    def aicr_files(self, recipe: Mapping[str, Any] = RECIPE, report: bytes | None = None) -> Files:
+    @property
+    def recipe(self) -> dict[str, Any]:
+        if not self.wish.large_recipe:
+            return RECIPE
+        health = {f"check-{n}": {"kind": "Deployment", "ready": True, "text": "x" * 40} for n in range(60)}
+        return {
+            **RECIPE,
+            "componentRefs": [
+                {"name": f"component-{n}", "health": {key: dict(value) for key, value in health.items()}}
+                for n in range(self.wish.releases)
+            ],
+        }
+
+    def aicr_files(self, recipe: Mapping[str, Any] | None = None, report: bytes | None = None) -> Files:
         document = json.loads(report or self.report())
         snapshot = yaml.safe_load(self.snapshot())
-        built = evidence.build(dict(recipe), snapshot, document, "2026-01-01T11:50:00Z")
+        built = evidence.build(dict(recipe or self.recipe), snapshot, document, "2026-01-01T11:50:00Z")
         return {name: (content, 0o600) for name, content in built.files.items()}
 
     def report(self, checks: tuple[str, ...] = CHECKS) -> bytes:
@@ -273,23 +309,29 @@ class EvidenceWorld:
             update={"chart": trainer.chart.model_copy(update={"manifest_digest": digest})}
         )
         more = [release(f"component-{number}") for number in range(self.wish.releases - 3)]
+        charts = [release("aws-efa", "0.5.29"), release("gpu-operator"), *more]
+        if self.wish.charts:
+            charts = [self._mirrored(chart) for chart in charts]
         made = plan(
-            release("aws-efa", "0.5.29"),
-            release("gpu-operator"),
+            *charts,
             trainer,
-            *more,
             **{
                 "validation": self.wish.validation,
                 "validatorImages": [f"{VALIDATOR}@{sha('validator')}"],
                 "placement.accelerated": {"nodeSelector": {"pool": "gpu"}},
             },
         )
-        recipe = yaml.safe_dump(RECIPE).encode()
+        recipe = yaml.safe_dump(self.recipe).encode()
         recorded = made.recorded.model_copy(
             update={"recipe_digest": sha256(recipe), "runtime_digest": sha("runtime")}
         )
         self.ledger.put_once(f"resolves/{made.recorded.run}/recipe.yaml", recipe)
         return made.model_copy(update={"recorded": recorded})
+
+    def _mirrored(self, chart: PlannedRelease) -> PlannedRelease:
+        files: Files = {f"{chart.name}/Chart.yaml": (f"name: {chart.name}\n".encode(), 0o644)}
+        digest = self.push(files, chart.repository, chart.chart.version)
+        return chart.model_copy(update={"chart": chart.chart.model_copy(update={"manifest_digest": digest})})
 
     def _records(self) -> None:
         self.put(plan_key(self.plan.desired_state_digest), self.plan.wire())
@@ -340,14 +382,48 @@ class EvidenceWorld:
             for name in CHECKS
         ]
         self.put(f"rollouts/{ROLLOUT}/validators.json", seen)
-        self.evidence_digest = self.push(self.aicr_files(), f"evidence/{ROLLOUT}-1", "recipe-0123456789ab")
+        files, repository = self.aicr_files(), f"evidence/{ROLLOUT}-1"
+        self.evidence_digest = self.push(files, repository, "recipe-0123456789ab")
+        if self.aicr_key is not None:
+            self.attach(self.signature(files["statement.intoto.json"][0], self.aicr_key), repository)
+
+    def signature(self, statement: bytes, key: Any) -> bytes:
+        """A Sigstore bundle about the pushed evidence, as AICR writes it with a key."""
+        payload = about(statement, self.evidence_digest)
+        signed = pae(PAYLOAD_TYPE, payload)
+        if isinstance(key, rsa.RSAPrivateKey):
+            signature = key.sign(signed, padding.PKCS1v15(), hashes.SHA256())
+        else:
+            signature = key.sign(signed, ec.ECDSA(hashes.SHA256()))
+        sealed = json.loads(envelope(PAYLOAD_TYPE, payload, "", signature))
+        material = {"publicKey": {"hint": "x"}, "tlogEntries": []}
+        bundle = {"mediaType": BUNDLE_TYPE, "verificationMaterial": material, "dsseEnvelope": sealed}
+        return json.dumps(bundle).encode()
+
+    def attach(self, bundle: bytes, repository: str) -> None:
+        """As an OCI referrer of the evidence."""
+        there = self.registry.repository(*repository.split("/"), Counters())
+        for blob in (b"{}", bundle):
+            there.push_blob(sha256(blob), len(blob), blob)
+        empty = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": sha256(b"{}"), "size": 2}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": BUNDLE_TYPE,
+            "config": empty,
+            "layers": [{"mediaType": BUNDLE_TYPE, "digest": sha256(bundle), "size": len(bundle)}],
+            "subject": {"mediaType": MANIFEST, "digest": self.evidence_digest, "size": 1},
+        }
+        text = json.dumps(manifest).encode()
+        there.push_manifest(text, MANIFEST, sha256(text))
+
+
+def repository_of(world: EvidenceWorld) -> Callable[[str], Repository]:
+    """Opens a repository of the world's registry by its whole address."""
+    registry = world.registry
+    return lambda address: Repository(registry.transport, parse_reference(address), registry.credentials)
 
 
 def artifacts_of(world: EvidenceWorld) -> RegistryArtifacts:
-    """AICR's evidence in the world's registry, by its whole address."""
-
-    def repository(address: str) -> Repository:
-        reference = parse_reference(address)
-        return Repository(world.registry.transport, reference, world.registry.credentials)
-
-    return RegistryArtifacts(repository)
+    """AICR's evidence in the world's registry."""
+    return RegistryArtifacts(repository_of(world))

@@ -14,11 +14,12 @@ import pytest
 from aicr_pipeline.adapters.evidence_pack import collect
 from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
-from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
 from aicr_pipeline.decide.verify_archive import check_documents, verify_archive
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
+from cryptography.hazmat.primitives.asymmetric import ec
 from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.signer import SSlibKey
 
@@ -240,6 +241,7 @@ def test_a_pointer_or_outcome_of_something_else(world: EvidenceWorld, files: dic
         ("binding", "key", "pointer"),
         ("binding", "fingerprint", "pointer"),
         ("binding", "qualifying", "pointer"),
+        ("binding", "aicrSigned", "pointer"),
         ("outcome", "rollout", "end"),
         ("outcome", "evidence", "end"),
     ):
@@ -344,3 +346,44 @@ def test_the_readmes_lines_see_what_was_changed(files: dict[str, bytes], tmp_pat
         assert run(write(changed, tmp_path / str(number))).returncode != 0, name
     damaged = {**files, layout.README: files[layout.README].replace(b"Read it", b"Reads it")}
     assert run(write(damaged, tmp_path / "readme")).returncode != 0, "SHA256SUMS shows a change elsewhere"
+
+
+# AICR's evidence, signed by AICR
+
+
+@pytest.mark.parametrize("kind", ["EC", "RSA"])
+def test_evidence_that_aicr_signed(server: LocalRegistry, tmp_path: Path, kind: str) -> None:
+    made = EvidenceWorld(server, f"signed-{kind.lower()}", Wish(aicr_key=kind))
+    # Whoever may push can attach another beside it, of a key that nobody named.
+    other = ec.derive_private_key(7, ec.SECP256R1())
+    statement = made.aicr_files()["statement.intoto.json"][0]
+    made.attach(made.signature(statement, other), f"evidence/{ROLLOUT}-1")
+    bound = made.bind()
+    assert bound["aicrSigned"] is True
+    made.finish(bound)
+    files = pack(made)
+    verdict = look(made, files)
+    assert verdict.code == VALID, verdict.checks
+    mark = fingerprint(der_of(made.aicr_key))
+    assert mark in next(check.detail for check in verdict.checks if check.name == "aicr-signature")
+    for name in (layout.AICR_KEY, layout.AICR_SIGNATURE):
+        changed = summed({**files, name: flipped(files[name], len(files[name]) // 2, 0)})
+        assert (look(made, changed).code, failed(look(made, changed))) == (INVALID, "aicr-signature"), name
+    theirs = {**files, layout.AICR_SIGNATURE: made.signature(statement, other)}
+    assert failed(look(made, summed(theirs))) == "aicr-signature"
+    theirs[layout.AICR_KEY] = pem(der_of(other))
+    assert failed(look(made, summed(theirs))) == "aicr-signature", "signed, but not by the key that is bound"
+    done = run(write(files, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Verified OK") == 2
+    assert mark in done.stdout
+    assert "is not signed by AICR" not in files[layout.README].decode()
+
+
+def test_unsigned_evidence_says_so_everywhere(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    payload = json.loads(files[layout.PAYLOAD])["predicate"]["aicrEvidence"]
+    assert payload["signed"] is False
+    assert "keyFingerprint" not in payload
+    assert json.loads(files[f"{ROLLOUTS}binding.json"])["aicrSigned"] is False
+    assert "**AICR's evidence is not signed by AICR.**" in files[layout.README].decode()
+    assert "UNSIGNED" in str(look(world, files).checks)

@@ -194,6 +194,13 @@ ON_BUCKET = (
 )  # fmt: skip
 
 
+#: The bucket's policy refuses them to whoever asks.
+REFUSED_TO_ALL = (
+    "s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:BypassGovernanceRetention",
+    "s3:ReplicateObject",
+)  # fmt: skip
+
+
 def test_every_role_is_looked_at(account: Account) -> None:
     assert len(account.roles) == len(account.stack.of_type("AWS::IAM::Role")) > len(account.stack.functions())
     assert all(account.roles.values()), "a role without any policy says nothing"
@@ -254,10 +261,7 @@ def test_each_function_can_put_what_is_its_own(account: Account) -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_an_administrator_neither_writes_nor_removes_a_record(account: Account, key: str) -> None:
     """Explicitly, whatever their own policies allow, over TLS or not, with any header."""
-    for action in (
-        "s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:BypassGovernanceRetention",
-        "s3:ReplicateObject",
-    ):  # fmt: skip
+    for action in REFUSED_TO_ALL:
         answers = account.on_ledger(account.person, [EVERYTHING], action, f"{account.ledger}/{key}")
         assert answers == {Decision.ExplicitlyDenied}, action
 
@@ -346,6 +350,45 @@ def test_governance_is_the_default_and_compliance_is_asked_for(
     rule = bucket["ObjectLockConfiguration"]["Rule"]["DefaultRetention"]
     assert rule["Mode"] == mode and (days is None or rule["Days"] == days)
     assert "LifecycleConfiguration" not in bucket and "ReplicationConfiguration" not in bucket
+
+
+def test_without_any_one_denial_something_is_allowed(demo_account: Account) -> None:
+    """Each statement of both policies does something, and the proofs above can fail."""
+    account = demo_account
+    asks = [
+        *((action, f"{account.ledger}/{key}") for key in KEYS for action in REFUSED_TO_ALL),
+        ("s3:PutLifecycleConfiguration", account.ledger),
+    ]
+    role, identity = next(
+        (role, identity) for role, identity in account.roles.items() if account.names[role] == "bind_evidence"
+    )
+
+    def answers(changed: Account) -> list[set[Decision]]:
+        key = "evidence/demo/x/x.intoto.json"
+        return [
+            *(changed.on_ledger(account.person, [EVERYTHING], action, place) for action, place in asks),
+            changed.on_ledger(
+                role, identity, "s3:PutObject", f"{account.ledger}/{key}",
+                s3__if_none_match=None, s3__ObjectCreationOperation="true",
+            ),
+            changed.on_key(account.person, [EVERYTHING], "kms:Sign"),
+            changed.on_key(role, [EVERYTHING], "kms:Sign", kms__MessageType="RAW"),
+            changed.on_key(role, [EVERYTHING], "kms:Sign", kms__SigningAlgorithm="ECDSA_SHA_384"),
+            *(changed.on_key(account.person, [EVERYTHING], f"kms:{action}")
+              for action in ("CreateGrant", "ScheduleKeyDeletion")),
+        ]  # fmt: skip
+
+    whole = answers(account)
+    assert [n for n, found in enumerate(whole) if Decision.Allowed in found] == []
+    changed = Account(account.stack)
+    for name in ("bucket_policy", "key_policy"):
+        policy = getattr(account, name)
+        for statement in policy["Statement"]:
+            if statement["Effect"] == "Deny" and "aws:SecureTransport" not in str(statement):
+                others = [one for one in policy["Statement"] if one is not statement]
+                setattr(changed, name, {**policy, "Statement": others})
+                assert answers(changed) != whole, statement["Sid"]
+        setattr(changed, name, policy)
 
 
 def test_every_statement_is_one_that_the_evaluator_knows(account: Account) -> None:

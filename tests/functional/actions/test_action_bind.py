@@ -25,7 +25,7 @@ from moto import mock_aws
 from infra.asl import RETRY
 from local.registry import LocalRegistry, TokenIssuer
 from tests.evidence_world import BEGAN, CHECKS, RECIPE, ROLLOUT, EvidenceWorld, Wish, der_of
-from tests.unit.samples import ASSETS, config, refused, sha
+from tests.unit.samples import ASSETS, refused, sha
 
 OTHER = ec.derive_private_key(0xB0B, ec.SECP256R1())
 
@@ -531,14 +531,25 @@ def test_the_alias_is_what_kms_is_asked_for() -> None:
         assert Signer(kms, arn).public_key() == kms.get_public_key(KeyId=second)["PublicKey"] != before
 
 
-def test_evidence_signed_by_aicrs_key_is_required_once_one_is_configured(
+def test_a_signature_of_aicrs_is_required_once_a_key_is_configured(
     make: Callable[..., EvidenceWorld],
 ) -> None:
-    world = make()
-    signing = {
-        "validation.enabled": True,
-        "validation.signingKey": "awskms:///alias/aicr",
-        "aicr.validatorImages": [f"v@{sha('v')}"],
-    }
-    with refused(Reason.RolloutFailed, "is not signed"):
-        world.bind(config=config(**signing))
+    world = make(aicr_key="EC")
+    bound = world.bind()
+    found = predicate_of(world, bound)["aicrEvidence"]
+    mark = fingerprint(der_of(world.aicr_key))
+    assert (bound["aicrSigned"], found["signed"], found["keyFingerprint"]) == (True, True, mark)
+    assert world.s3.objects[f"evidence/demo/keys/{mark}.pem"] == pem(der_of(world.aicr_key))
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["none", "another key's"])
+def test_evidence_without_that_signature_fails_the_rollout(
+    make: Callable[..., EvidenceWorld], kept: bool
+) -> None:
+    unsigned, signed = make(), make(aicr_key="EC")
+    world = signed if kept else unsigned
+    binder = {"config": signed.config, "public_key_of": lambda uri: der_of(OTHER)}
+    with refused(Reason.RolloutFailed):
+        world.bind(**binder)
+    assert world.kms.calls == []
+    assert evidence_keys(world) == []

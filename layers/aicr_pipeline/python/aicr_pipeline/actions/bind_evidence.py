@@ -19,8 +19,8 @@ from aicr_pipeline.adapters.rollouts import refuse_over, refuse_revoked
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.aicr_evidence import check_same_report
-from aicr_pipeline.decide.bound_records import BoundRecords
-from aicr_pipeline.decide.canonical import digest, sha256
+from aicr_pipeline.decide.bound_records import BoundRecords, check_same_recipe
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
 from aicr_pipeline.decide.evidence import Bound, statement
 from aicr_pipeline.decide.evidence_archive import key_in_ledger
@@ -29,7 +29,6 @@ from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.decide.validation import judge, read_report
 from aicr_pipeline.decide.verify import pem
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model import yaml
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import (
     PAYLOAD_TYPE,
@@ -212,7 +211,8 @@ def _validation(
     repository = binder.registry.repository("evidence", _own_repository(step), Counters())
     fetched = fetch_aicr_evidence(repository, binder.config.validation.signing_key, binder.public_key_of)
     check_same_report(fetched.evidence, report)
-    _require_same_recipe(fetched.files, plan, ledger)
+    recipe = _kept(ledger, f"resolves/{plan.recorded.run}/recipe.yaml", "The plan's recipe")
+    check_same_recipe(fetched.files.get("recipe.yaml", b""), recipe, plan)
     _keep_aicr_key(fetched, binder)
     return result, _aicr_evidence(fetched), read_validators(ledger, name, read_report(report))
 
@@ -243,23 +243,6 @@ def _own_repository(step: StepEvent) -> str:
     if named not in {evidence_repository(rollout, attempt) for attempt in range(1, jobs.MOST_ATTEMPTS + 1)}:
         _refuse(f"evidence/{named} is of no attempt of rollout {rollout}.")
     return named
-
-
-def _require_same_recipe(files: Mapping[str, bytes], plan: Plan, ledger: Ledger) -> None:
-    """Evidence of another plan never satisfies this one: the recipe inside must be the plan's.
-
-    AICR writes the recipe anew, with other indents, so documents are compared and not bytes.
-    """
-    own = ledger.get(f"resolves/{plan.recorded.run}/recipe.yaml") or b""
-    if sha256(own) != plan.recorded.recipe_digest:
-        _refuse("The ledger's recipe is not the one the plan recorded.")
-    if _document(files.get("recipe.yaml", b""), "evidence") != _document(own, "plan"):
-        _refuse("AICR's evidence is for another recipe than the plan's; it does not count.")
-
-
-def _document(text: bytes, whose: str) -> str:
-    recipe = yaml.load(text, Reason.RolloutFailed, f"the recipe of the {whose}", most_bytes=4 << 20)
-    return digest(recipe, f"the recipe of the {whose}")
 
 
 def _kept(ledger: Ledger, key: str, what: str) -> bytes:

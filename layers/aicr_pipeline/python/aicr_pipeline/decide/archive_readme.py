@@ -108,6 +108,7 @@ tr -d '\\n' < {bundle} | sed 's/.*"sig": *"\\([^"]*\\)".*/\\1/' | openssl base64
 {{ printf 'DSSEv1 {kind_length} {kind} %d ' "$(wc -c < "$folder/payload")"; cat "$folder/payload"; }} \
   > "$folder/pae"
 openssl dgst -sha256 -verify {key} -signature "$folder/signature" "$folder/pae"
+grep -q "$(sha256sum < {manifest} | cut -c 1-64)" "$folder/payload"
 rm -r "$folder"
 ```
 """
@@ -196,7 +197,13 @@ def readme(binding: Binding, fingerprint: str, names: list[str]) -> bytes:
         )
         if aicr.signed:
             parts.append(
-                _SIGNED.format(fingerprint=aicr.key_fingerprint, key=AICR_KEY, bundle=AICR_SIGNATURE, **kind)
+                _SIGNED.format(
+                    fingerprint=aicr.key_fingerprint,
+                    key=AICR_KEY,
+                    bundle=AICR_SIGNATURE,
+                    manifest=AICR_MANIFEST,
+                    **kind,
+                )
             )
         else:
             parts.append(_UNSIGNED)

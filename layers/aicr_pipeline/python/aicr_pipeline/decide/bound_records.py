@@ -6,13 +6,15 @@ Asked twice: before the statement is signed, and by whoever verifies an archive 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
 from aicr_pipeline.decide.approval import check_decision
 from aicr_pipeline.decide.assess import request_digest
+from aicr_pipeline.decide.canonical import equal, sha256
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model import yaml
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Acknowledgement, ApprovalRequest, Decision, Report, Rollout
@@ -65,6 +67,30 @@ def check_records(records: BoundRecords, name: str, cluster: str) -> None:
         missing = acknowledgement_missing(step, given, asked) if step.must_be_acknowledged else None
         if missing is not None:
             _refuse(name, f"an acknowledgement is missing. {missing}")
+
+
+def check_same_recipe(evidence: bytes, own: bytes, plan: Plan) -> None:
+    """Evidence of another plan never satisfies this one: the recipe inside must be the plan's.
+
+    AICR writes the recipe anew, with other indents, so documents are compared and not bytes.
+
+    Raises
+    ------
+    PipelineError
+        ``RolloutFailed``.
+    """
+    if sha256(own) != plan.recorded.recipe_digest:
+        raise PipelineError(
+            Reason.RolloutFailed, "The ledger's recipe is not the one the plan recorded. Nothing is bound."
+        )
+    if evidence != own and not equal(_recipe(evidence, "evidence"), _recipe(own, "plan")):
+        raise PipelineError(
+            Reason.RolloutFailed, "AICR's evidence is for another recipe than the plan's; it does not count."
+        )
+
+
+def _recipe(text: bytes, whose: str) -> Any:
+    return yaml.load(text, Reason.RolloutFailed, f"the recipe of the {whose}", most_bytes=4 << 20)
 
 
 def _check_approval(records: BoundRecords, name: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.aicr_evidence import AicrEvidence, check_same_report, read_aicr_evidence
 from aicr_pipeline.decide.aicr_signature import verify_key_signature
-from aicr_pipeline.decide.bound_records import BoundRecords, check_records
-from aicr_pipeline.decide.canonical import digest, sha256
+from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_key
 from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.validation import judge, read_report
@@ -26,7 +26,6 @@ from aicr_pipeline.decide.verify import (
     signed_statement,
 )
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model import yaml
 from aicr_pipeline.model.base import DocumentT, parse
 from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, BoundApproval
 from aicr_pipeline.model.plan import Plan, plan_key
@@ -250,16 +249,9 @@ class _Look:
         if said != (evidence.statement_digest, evidence.manifest_digest, evidence.attested_at):
             raise ValueError("AICR's evidence is not what the statement says of it")
         check_same_report(evidence, self._record(rollout_key(self.name, "validation")))
-        self._same_recipe(inside["recipe.yaml"], plan)
+        own = self._record(f"resolves/{plan.recorded.run}/recipe.yaml")
+        check_same_recipe(inside["recipe.yaml"], own, plan)
         return evidence, f"{bound.digest}, {len(inside)} files; its report and recipe are this rollout's"
-
-    def _same_recipe(self, recipe: bytes, plan: Plan) -> None:
-        key = f"resolves/{plan.recorded.run}/recipe.yaml"
-        own = self._record(key)
-        if sha256(own) != plan.recorded.recipe_digest:
-            raise ValueError(f"{key} is not the recipe that the plan recorded")
-        if _canonical(recipe) != _canonical(own):
-            raise ValueError("AICR's evidence is for another recipe than the plan's")
 
     def _aicr_signature(self, evidence: AicrEvidence) -> str:
         bound = self._bound_aicr()
@@ -288,6 +280,9 @@ class _Look:
             raise ValueError(f"{key} names another key than the one that signed")
         if pointer.get("qualifying") != self.binding.qualifying:
             raise ValueError(f"{key} and the statement differ about whether it qualifies")
+        aicr = self.binding.aicr_evidence
+        if pointer.get("aicrSigned") != (aicr.signed if aicr is not None else None):
+            raise ValueError(f"{key} and the statement differ about AICR's signature")
         return f"this is the rollout's binding: {want}"
 
     def _end(self) -> None:
@@ -351,10 +346,6 @@ def _layer_of(manifest: bytes) -> tuple[str, int]:
         return str(layer["digest"]), int(layer["size"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{layout.AICR_MANIFEST} is no manifest of one layer") from None
-
-
-def _canonical(recipe: bytes) -> str:
-    return digest(yaml.load(recipe, Reason.RolloutFailed, "the recipe", most_bytes=4 << 20), "the recipe")
 
 
 def _json(text: bytes, key: str) -> Any:
