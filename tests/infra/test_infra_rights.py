@@ -114,7 +114,7 @@ def test_only_who_loads_a_plan_may_read_plans(stack: Stack) -> None:
 def test_only_bind_evidence_signs_and_only_digests(stack: Stack) -> None:
     assert granted(stack, "kms:Sign") == {"bind_evidence"}
     (statement,) = [found for _, found in stack.statements() if "kms:Sign" in as_list(found["Action"])]
-    assert statement["Condition"] == {"StringEquals": {"kms:MessageType": "DIGEST"}}
+    assert statement["Condition"]["StringEquals"] == {"kms:MessageType": "DIGEST"}
 
 
 _KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/11111111-2222-3333-4444-555555555555"
