@@ -114,6 +114,8 @@ def test_only_who_loads_a_plan_may_read_plans(stack: Stack) -> None:
 def test_only_bind_evidence_signs_and_only_digests(stack: Stack) -> None:
     assert granted(stack, "kms:Sign") == {"bind_evidence"}
     (statement,) = [found for _, found in stack.statements() if "kms:Sign" in as_list(found["Action"])]
+    # Of whichever key carries the alias; which one that is, another test looks at.
+    assert set(statement["Condition"]) == {"StringEquals", "ForAnyValue:StringEquals"}
     assert statement["Condition"]["StringEquals"] == {"kms:MessageType": "DIGEST"}
 
 
