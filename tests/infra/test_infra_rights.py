@@ -139,7 +139,7 @@ def test_only_bind_evidence_reads_the_key_that_aicr_signs_with(
     key: str, resource: str, conditions: dict[str, dict[str, str]]
 ) -> None:
     """That key and no other, and nobody of the pipeline may sign with it."""
-    names = {name: "" for name in Arns.__dataclass_fields__}
+    names = dict.fromkeys(Arns.__dataclass_fields__, "")
     arns = Arns(**{**names, "signing_keys": "OUR-KEY", "topics": ("t",)})  # type: ignore[arg-type]
     enabled = {"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]}
     made = config(**enabled, **{"validation.signingKey": key})
