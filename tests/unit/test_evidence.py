@@ -457,6 +457,8 @@ def test_other_keys(key: bytes, check: str) -> None:
         (seal(b"[" * 100_000), "statement"),
         (seal(b"\xff"), "statement"),
         (seal(b"{}"), "statement"),
+        (seal(TEXT[:-1] + b',"_type":"https://in-toto.io/Statement/v1"}'), "statement"),
+        (SEALED[:-1] + b',"payloadType":"application/vnd.in-toto+json"}', "envelope"),
         (seal(TEXT.replace(b"Statement/v1", b"Statement/v2")), "statement"),
         (seal(TEXT.replace(b"evidence-binding/v1", b"evidence-binding/v2")), "statement"),
         (seal(json.dumps({**json.loads(TEXT), "subject": []}).encode()), "statement"),

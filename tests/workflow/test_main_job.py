@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import rfc8785
-from aicr_pipeline.decide.dsse import pae
+from aicr_pipeline import verify
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from local.approve import approve
+from tests import auditor
 from tests.browser.conftest import CHROMEDRIVER, CHROMIUM, chromium
 from tests.workflow.machine import ROOT
 
@@ -183,22 +184,26 @@ class TestMainJob:
         )
         assert strict.returncode == 1
 
-    def test_evidence_verifies_with_openssl_alone(
+    def test_an_auditor_needs_the_archive_and_openssl_alone(
         self, run: tuple[dict[str, Any], Path], tmp_path: Path
     ) -> None:
-        summary, _ = run
-        envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
-        signed = pae(envelope["payloadType"], base64.b64decode(envelope["payload"]))
-        (tmp_path / "signed").write_bytes(signed)
-        (tmp_path / "signature").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
-        key = summary["evidence"]["publicKey"]
-        command = ["openssl", "dgst", "-sha256", "-verify", key, "-signature", "signature", "signed"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert "Verified OK" in done.stdout, done.stderr
-        der = subprocess.run(
-            ["openssl", "pkey", "-pubin", "-in", key, "-outform", "DER"], capture_output=True, check=True
-        ).stdout
-        assert hashlib.sha256(der).hexdigest() == summary["evidence"]["fingerprint"]
+        """The very lines of the README inside, where there is no Python."""
+        evidence = run[0]["evidence"]
+        subprocess.run(["tar", "-xzf", evidence["archive"], "-C", tmp_path], check=True)
+        (folder,) = tmp_path.iterdir()
+        done = auditor.run(folder)
+        assert done.returncode == 0, done.stderr
+        assert "Verified OK" in done.stdout
+        assert evidence["fingerprint"] in done.stdout
+        assert verify.main([str(folder), "--fingerprint", evidence["fingerprint"]]) == verify.VALID
+
+    def test_the_evidence_says_what_ran_and_on_what(self, run: tuple[dict[str, Any], Path]) -> None:
+        envelope = json.loads(Path(run[0]["evidence"]["path"]).read_text())
+        said = json.loads(base64.b64decode(envelope["payload"]))["predicate"]
+        assert set(said["pipeline"]["functions"]) >= {"bind_evidence", "apply_release"}
+        assert said["validators"]
+        assert all(said["tuple"][part] for part in said["tuple"]), said["tuple"]
+        assert not any("lacks" in why or "validators" in why for why in said["notQualifyingBecause"])
 
 
 @pytest.mark.timeout(200)
