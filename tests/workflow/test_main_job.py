@@ -86,6 +86,12 @@ def in_a_browser(driver: webdriver.Chrome, link: str, short_name: str) -> None:
     WebDriverWait(driver, 30, poll_frequency=0.05).until(lambda _: driver.find_elements(*approved))
 
 
+def bound(summary: dict[str, Any]) -> dict[str, Any]:
+    """The predicate of the evidence."""
+    envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
+    return dict(json.loads(base64.b64decode(envelope["payload"]))["predicate"])
+
+
 @pytest.fixture(scope="module")
 def run(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
@@ -123,6 +129,21 @@ class TestMainJob:
         assert approval == {"by": "alex", "identity": "link"}
         assert summary["approval"]["reason"].endswith(REASON)
         assert summary["validation"] == {"passed": 4, "failed": 0, "skipped": 0, "other": 0}
+
+    def test_aicr_signed_its_evidence_with_the_configured_key(self, run: tuple[dict[str, Any], Path]) -> None:
+        evidence = bound(run[0])["aicrEvidence"]
+        assert evidence["signed"] is True
+        assert re.fullmatch(r"[0-9a-f]{64}", evidence["keyFingerprint"])
+        assert evidence["keyFingerprint"] != run[0]["evidence"]["fingerprint"], "that is the pipeline's own"
+
+    def test_the_validators_that_ran_are_the_plans(self, run: tuple[dict[str, Any], Path]) -> None:
+        predicate = bound(run[0])
+        ran = {item["check"]: item for item in predicate["validators"]}
+        assert sorted(ran) == [
+            "check-nvidia-smi", "expected-resources", "gpu-operator-version", "operator-health",
+        ]  # fmt: skip
+        named = {image.rpartition("@")[2] for image in predicate["validatorImages"]}
+        assert {item["digest"] for item in ran.values()} == named
 
     def test_a_browser_approved_it_on_the_page_and_the_rollout_went_on(
         self, run: tuple[dict[str, Any], Path]
@@ -193,6 +214,10 @@ def test_captured_bundle_of_the_real_aicr(captured: Path, tmp_path: Path) -> Non
     assert summary["outcome"] == "Succeeded"
     assert [step["release"] for step in summary["steps"]] == PROFILE
     assert {step["namespace"] for step in summary["steps"]} >= {"skyhook", "gpu-operator"}
+    # No signing key is configured there: the evidence says so plainly.
+    evidence = bound(summary)["aicrEvidence"]
+    assert evidence["signed"] is False
+    assert "keyFingerprint" not in evidence
     envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
     predicate = json.loads(base64.b64decode(envelope["payload"]))["predicate"]
     assert predicate["qualifying"] is False
