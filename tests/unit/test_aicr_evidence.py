@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aicr_pipeline.decide.aicr_evidence import check_same_report, read_aicr_evidence
+from aicr_pipeline.decide.aicr_evidence import check_made_by, check_same_report, read_aicr_evidence
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -68,6 +68,19 @@ def test_the_report_of_the_captured_run_is_the_evidences(captured: Path, deploym
     other["results"]["tests"][0]["duration"] += 1
     with refused(Reason.RolloutFailed, "another run does not count"):
         check_same_report(evidence, json.dumps(other).encode())
+
+
+def test_the_plans_aicr_made_it_and_names_what_ran(deployment: Files) -> None:
+    evidence = read_aicr_evidence(deployment)
+    images = [image for image, _ in evidence.validator_images]
+    check_made_by(evidence, "v0.19.0-next", images)
+    check_made_by(evidence, "0.19.0-next", [])
+    with refused(
+        Reason.AICRVersionMismatch, "made by AICR v0.19.0-next, but v1.1.2 is pinned"
+    ):
+        check_made_by(evidence, "v1.1.2", images)
+    with refused(Reason.RolloutFailed, "predicate.validatorImages does not name ghcr.io/me/x:v1"):
+        check_made_by(evidence, "v0.19.0-next", ["ghcr.io/me/x:v1", *images])
 
 
 def test_any_flipped_byte_is_found(deployment: Files) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aicr_pipeline.decide.dsse import fingerprint
 from aicr_pipeline.decide.qualification import CURRENT, INCOMPLETE, INVALID, NOT_QUALIFIED
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.qualification import ROWS, StaleRow
@@ -35,7 +36,7 @@ from tests.unit.qualified import (
     stated,
 )
 from tests.unit.samples import plan, sha
-from tests.unit.test_dsse import PEM
+from tests.unit.test_dsse import DER, PEM
 
 
 @pytest.fixture
@@ -213,6 +214,23 @@ def test_another_key_verifies_nothing_and_both_do(run: Run, folder: Path) -> Non
     assert code == CURRENT and out.endswith("QUALIFIED\n")
 
 
+def test_a_fingerprint_pins_a_key_that_the_ledger_keeps(
+    run: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = fingerprint(DER)
+    put(folder, f"evidence/demo/keys/{mark}.pem", PEM, "2026-01-01T10:00:00Z")
+    assert main(["--from", ".", "--fingerprint", mark]) == CURRENT
+    assert "ignored" not in capsys.readouterr().out, "a key is no evidence"
+    other = ec.generate_private_key(ec.SECP256R1()).public_key()
+    for text in (b"x", other.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )):  # fmt: skip
+        put(folder, f"evidence/demo/keys/{mark}.pem", text, "2026-01-01T10:00:00Z")
+        assert main(["--from", ".", "--fingerprint", mark]) == INVALID, "what stands there is another key"
+    assert main(["--from", ".", "--fingerprint", "0" * 64]) == INVALID
+    assert "give the key itself with --key" in capsys.readouterr().err
+
+
 def test_a_changed_plan_is_not_believed(run: Run, folder: Path) -> None:
     file = folder / "ledger" / plan_key(PLAN.desired_state_digest)
     file.write_text(file.read_text().replace("v0.5.29", "v0.5.30"))
@@ -331,6 +349,7 @@ def test_what_is_given_and_is_not_what_it_should_be(
 @pytest.mark.parametrize(
     "arguments",
     [[], ["demo"], ["--key", "key.der"], ["--key", "key.der", "--from", "none"],
+     ["--from", "."], ["--from", ".", "--fingerprint", "AB"],
      ["--key", "key.der", "--ledger", "B", "--from", "."], ["--key", "key.der", "--ledger", "_"]],
 )  # fmt: skip
 def test_command_lines_that_are_not_understood(

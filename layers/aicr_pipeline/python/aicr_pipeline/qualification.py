@@ -8,13 +8,14 @@ something is not known, or AWS cannot be reached.
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aicr_pipeline import command
-from aicr_pipeline.adapters.evidence_reader import newest_snapshot, read_evidence
+from aicr_pipeline.adapters.evidence_reader import newest_snapshot, pinned_key, read_evidence
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.adapters.signed_api import OUTPUT, SignedApi, find_endpoint, stack_outputs
@@ -46,8 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("cluster", nargs="?", default="", metavar="CLUSTER", help="its stack is asked")
     parser.add_argument(
-        "--key", action="append", type=Path, required=True, metavar="PUBLIC_KEY",
+        "--key", action="append", type=Path, default=[], metavar="PUBLIC_KEY",
         help="a public key that is trusted, PEM or DER; again for a key of earlier evidence",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fingerprint", action="append", default=[], metavar="HEX",
+        help="of a key that is trusted, which the ledger keeps",
     )  # fmt: skip
     command.add_ledger_options(parser)
     parser.add_argument(
@@ -57,6 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page there, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object, refused or not")
     options = parser.parse_args(arguments)
+    if not options.key and not options.fingerprint:
+        parser.error("name a key that is trusted: --key PUBLIC_KEY or --fingerprint HEX")
+    if not all(re.fullmatch("[0-9a-f]{64}", mark) for mark in options.fingerprint):
+        parser.error("--fingerprint is 64 lower-case hexes")
     ledger = command.open_ledger(parser, options)
     if ledger is None and not options.cluster:
         parser.error("name the CLUSTER, or the ledger: --ledger BUCKET or --from DIR")
@@ -77,6 +86,7 @@ def _run(options: argparse.Namespace, ledger: LedgerReader | None) -> int:
     said = _Told(_kept(options), None)
     if ledger is None:
         ledger, said = _of_stack(options.cluster, said)
+    keys += [_pinned(ledger, mark) for mark in options.fingerprint]
     proven, left = read_evidence(ledger, keys)
     now = _now(options, ledger, said.running)
     found = qualify(proven, left, now)
@@ -166,6 +176,14 @@ def _key(file: Path) -> bytes:
         return as_der(read_key(_bytes(file)))
     except ValueError as error:
         raise PipelineError(Reason.InvalidConfiguration, f"Reading --key {file}: {error}.") from None
+
+
+def _pinned(ledger: LedgerReader, mark: str) -> bytes:
+    found = pinned_key(ledger, mark)
+    if found is None:
+        message = f"The ledger has no public key with fingerprint {mark}; give the key itself with --key."
+        raise PipelineError(Reason.InvalidConfiguration, message)
+    return found
 
 
 def _file(file: Path, model: type[DocumentT]) -> DocumentT:

@@ -18,7 +18,7 @@ from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.rollouts import refuse_over, refuse_revoked
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, rfc3339
-from aicr_pipeline.decide.aicr_evidence import check_same_report
+from aicr_pipeline.decide.aicr_evidence import check_made_by, check_same_report
 from aicr_pipeline.decide.bound_records import BoundRecords, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
@@ -211,10 +211,13 @@ def _validation(
     repository = binder.registry.repository("evidence", _own_repository(step), Counters())
     fetched = fetch_aicr_evidence(repository, binder.config.validation.signing_key, binder.public_key_of)
     check_same_report(fetched.evidence, report)
+    validators = read_validators(ledger, name, read_report(report))
+    ran = [item.image for item in validators or ()]
+    check_made_by(fetched.evidence, plan.desired_state.aicr.version, ran)
     recipe = _kept(ledger, f"resolves/{plan.recorded.run}/recipe.yaml", "The plan's recipe")
     check_same_recipe(fetched.files.get("recipe.yaml", b""), recipe, plan)
     _keep_aicr_key(fetched, binder)
-    return result, _aicr_evidence(fetched), read_validators(ledger, name, read_report(report))
+    return result, _aicr_evidence(fetched), validators
 
 
 def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:

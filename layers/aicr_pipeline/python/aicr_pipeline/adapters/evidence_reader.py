@@ -6,6 +6,7 @@ from datetime import datetime
 
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
 from aicr_pipeline.decide.qualification import Left, Proven
 from aicr_pipeline.decide.snapshot import Snapshot, read_snapshot
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, Verdict, verify
@@ -14,6 +15,8 @@ from aicr_pipeline.model.plan import plan_key
 
 FOLDER = "evidence/"
 _KEY = re.compile(r"evidence/([a-z0-9-]+)/([0-9A-Za-z_-]+)/([0-9a-f]{64})\.intoto\.json")
+#: Public keys that signed, for convenience; what is trusted is named by who asks.
+_PUBLIC_KEY = re.compile(r"evidence/[a-z0-9-]+/keys/([0-9a-f]{64})\.pem")
 _SNAPSHOT = re.compile(r"(?:rollouts|resolves)/[^/]+/snapshot\.yaml")
 
 
@@ -28,12 +31,27 @@ def read_evidence(ledger: LedgerReader, keys: Sequence[bytes]) -> tuple[list[Pro
     proven: list[Proven] = []
     left: list[Left] = []
     for key, _ in ledger.keys(FOLDER):
+        if _PUBLIC_KEY.fullmatch(key):
+            continue
         found = _look(ledger, key, keys)
         if isinstance(found, Proven):
             proven.append(found)
         else:
             left.append(found)
     return proven, left
+
+
+def pinned_key(ledger: LedgerReader, mark: str) -> bytes | None:
+    """The public key of a fingerprint, DER, as the ledger keeps it; None when it is not there or another."""
+    for key, _ in ledger.keys(FOLDER):
+        found = _PUBLIC_KEY.fullmatch(key)
+        if found is not None and found[1] == mark:
+            try:
+                der = as_der(read_key(ledger.get(key) or b""))
+            except ValueError:
+                return None
+            return der if fingerprint(der) == mark else None
+    return None
 
 
 def newest_snapshot(ledger: LedgerReader) -> Snapshot | None:

@@ -5,7 +5,7 @@ types after v1 its ``pkg/evidence/attestation``. What is not known is refused; u
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from aicr_pipeline.decide.canonical import equal, sha256
 from aicr_pipeline.decide.fields import Fields, unsupported
 from aicr_pipeline.decide.strict_json import read_json
 from aicr_pipeline.decide.validation import read_report
+from aicr_pipeline.decide.versions import check_recorded
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -130,6 +131,28 @@ def check_same_report(evidence: AicrEvidence, report: bytes) -> None:
             "ctrf/deployment.json is not the report that this rollout's validation wrote; evidence of "
             "another run does not count"
         )
+
+
+def check_made_by(evidence: AicrEvidence, aicr_version: str, ran: Iterable[str]) -> None:
+    """The plan's AICR made it, and names the images that its validators really ran.
+
+    Parameters
+    ----------
+    aicr_version
+        The plan's.
+    ran
+        Images of the pods that were seen, as AICR wrote them into their Jobs.
+
+    Raises
+    ------
+    PipelineError
+        ``AICRVersionMismatch``; ``RolloutFailed`` for an image that the evidence does not name.
+    """
+    check_recorded("evidence", evidence.aicr_version, aicr_version)
+    named = {image for image, _ in evidence.validator_images}
+    strange = sorted(set(ran) - named)
+    if strange:
+        raise _broken(f"predicate.validatorImages does not name {strange[0][:200]}, which a check ran")
 
 
 def _predicate(statement: Fields) -> Fields:
