@@ -75,9 +75,7 @@ def test_the_plans_aicr_made_it_and_names_what_ran(deployment: Files) -> None:
     images = [image for image, _ in evidence.validator_images]
     check_made_by(evidence, "v0.19.0-next", images)
     check_made_by(evidence, "0.19.0-next", [])
-    with refused(
-        Reason.AICRVersionMismatch, "made by AICR v0.19.0-next, but v1.1.2 is pinned"
-    ):
+    with refused(Reason.AICRVersionMismatch, "made by AICR v0.19.0-next, but v1.1.2 is pinned"):
         check_made_by(evidence, "v1.1.2", images)
     with refused(Reason.RolloutFailed, "predicate.validatorImages does not name ghcr.io/me/x:v1"):
         check_made_by(evidence, "v0.19.0-next", ["ghcr.io/me/x:v1", *images])
