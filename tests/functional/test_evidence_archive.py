@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 from aicr_pipeline.adapters.evidence_pack import collect
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
 from aicr_pipeline.decide.verify_archive import check_documents, verify_archive
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
 from cryptography.hazmat.primitives.asymmetric import ec
 from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.signer import SSlibKey
 
 from local.registry import LocalRegistry, TokenIssuer
 from tests.auditor import run
-from tests.evidence_world import ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of
+from tests.evidence_world import DEADLINE, ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of
 from tests.unit.samples import refused, sha
 
 ROLLOUTS = f"{layout.LEDGER}rollouts/{ROLLOUT}/"
@@ -130,6 +131,49 @@ def test_other_rollouts(server: LocalRegistry, wish: dict[str, Any], code: int) 
     verdict = look(made, pack(made), require_qualifying=False)
     assert verdict.code == code, verdict.checks
     assert look(made, pack(made)).code == (VALID if "releases" in wish else NOT_ENOUGH)
+
+
+@pytest.mark.parametrize("approvers", [("alex",), ("alex", "kim")], ids=["one", "two"])
+def test_an_approval_that_is_inherited(server: LocalRegistry, approvers: tuple[str, ...]) -> None:
+    """The records are the earlier rollout's, and they are in the archive under its name."""
+    made = EvidenceWorld(server, f"inherits-{len(approvers)}", Wish(approvers=approvers))
+    earlier = "demo-12345678-0"
+    made.change(rollout_key(ROLLOUT, "rollout"), inherits=earlier)
+    for key in [key for key in made.s3.objects if "/decision" in key]:
+        made.change(key, rollout=earlier)
+        made.s3.objects[key.replace(ROLLOUT, earlier)] = made.s3.objects.pop(key)
+    made.finish(made.bind())
+    files = pack(made)
+    assert f"{layout.LEDGER}rollouts/{earlier}/decision.json" in files
+    assert json.loads(files[layout.PAYLOAD])["predicate"]["approval"]["inheritedFrom"] == earlier
+    verdict = look(made, files)
+    assert verdict.code == VALID, verdict.checks
+
+
+def test_a_manual_step_that_was_acknowledged(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "manual")
+    key = rollout_key(ROLLOUT, "report")
+    steps = json.loads(made.s3.objects[key])["steps"]
+    steps[0]["verdict"] = "manual"
+    made.change(key, steps=steps)
+    asked = request_digest(Report.model_validate_json(made.s3.objects[key]), DEADLINE)
+    made.change(rollout_key(ROLLOUT, "request"), digest=asked)
+    made.change(rollout_key(ROLLOUT, "decision"), requestDigest=asked)
+    with refused(Reason.RolloutFailed, "an acknowledgement is missing"):
+        made.bind()
+    who = {
+        "by": "kim",
+        "identity": "link",
+        "issuer": "i",
+        "reason": "did it",
+        "at": "2026-01-01T13:00:00.000Z",
+    }
+    given = {"rollout": ROLLOUT, "release": steps[0]["release"], "requestDigest": asked, **who}
+    made.put(acknowledgement_key(ROLLOUT, steps[0]["release"]), given)
+    made.finish(made.bind())
+    files = pack(made)
+    assert json.loads(files[layout.PAYLOAD])["predicate"]["acknowledgements"][0]["by"] == "kim"
+    assert look(made, files).code == VALID, look(made, files).checks
 
 
 def test_a_rollout_that_has_not_ended(server: LocalRegistry) -> None:

@@ -8,7 +8,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from aicr_pipeline.decide import evidence_archive as layout
-from aicr_pipeline.decide.aicr_evidence import AicrEvidence, check_same_report, read_aicr_evidence
+from aicr_pipeline.decide.aicr_evidence import (
+    AicrEvidence,
+    check_made_by,
+    check_same_report,
+    read_aicr_evidence,
+)
 from aicr_pipeline.decide.aicr_signature import verify_key_signature
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
@@ -249,6 +254,8 @@ class _Look:
         if said != (evidence.statement_digest, evidence.manifest_digest, evidence.attested_at):
             raise ValueError("AICR's evidence is not what the statement says of it")
         check_same_report(evidence, self._record(rollout_key(self.name, "validation")))
+        ran = [one.image for one in self.binding.validators or ()]
+        check_made_by(evidence, self.binding.aicr_version, ran)
         own = self._record(f"resolves/{plan.recorded.run}/recipe.yaml")
         check_same_recipe(inside["recipe.yaml"], own, plan)
         return evidence, f"{bound.digest}, {len(inside)} files; its report and recipe are this rollout's"
