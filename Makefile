@@ -38,7 +38,7 @@ demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS
 
 test: $(READY) ## all tests; installs Debian's registry, nginx, skopeo and chromium where it is root
 	@bash .ci/debian
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: $(READY) ## format, lint, types, import layers
 	@$(BIN)/ruff format --check $(CODE)
@@ -71,10 +71,10 @@ cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-si
 release: $(READY) ## write release.json: the digests of this checkout [CLUSTER= OUT=]
 	@$(BIN)/python -m infra.release $(CLUSTER) $(OUT)/release.json
 
-bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
+bench: $(READY) ## import times, the demo, the mirror beside other tools, evidence [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
-chaos: $(READY) ## one rollout, with each fault at each of its external calls: an hour [SHARE= SEEDS=]
+chaos: $(READY) ## one rollout, with each fault at each of its external calls: some ten minutes [SHARE= SEEDS=]
 	@$(BIN)/python -W ignore -m tests.chaos $(if $(SHARE),--share $(SHARE)) $(if $(SEEDS),--seeds $(SEEDS))
 
 evidence-pack: $(READY) ## the archive of a rollout's evidence, of a deployed cluster or of make demo [ROLLOUT= LEDGER= OUT=]

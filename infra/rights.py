@@ -348,6 +348,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
         # What caused the rollout is claimed once, so an event that comes twice starts one.
         *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
+        # That a newer plan waits for the end of the one that is on.
+        *g.write("rollouts/*/waiting/*"),
         # A rollout that stalled ends when a newer one takes its place.
         *g.write("rollouts/*/outcome.json"),
         *g.items(("GetItem", "PutItem", "DeleteItem"), "LOCK"),

@@ -4,15 +4,10 @@ from typing import Any
 
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.remind_approvers import Reachability, remind_approvers
-from aicr_pipeline.actions.tell_approvers import Delivery, Ways
 from aicr_pipeline.clock import now
 from aicr_pipeline.event_source import event_handler, logger, metrics
+from aicr_pipeline.outgoing import ways
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
-
-
-def _failed(delivery: Delivery) -> None:
-    metrics.add_metric(name="MessagesFailed", unit=MetricUnit.Count, value=1)
-    logger.warning("message failed: %s", delivery.error, extra={"to": delivery.to, "way": delivery.way})
 
 
 def _report(found: Reachability) -> None:
@@ -33,7 +28,7 @@ def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
         wiring.config(),
         wiring.ledger(),
         wiring.coordination(),
-        Ways(wiring.notifier(), wiring.slack(), wiring.bus(), _failed),
+        ways(metrics, logger),
         wiring.approval_key(),
         env.text("APPROVAL_URL"),
         now,

@@ -4,16 +4,10 @@ from typing import Any
 
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.request_approval import request_approval
-from aicr_pipeline.actions.tell_approvers import Delivery, Ways
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.step import StepEvent
+from aicr_pipeline.outgoing import ways
 from aicr_pipeline.step import logger, metrics, step_handler
-from aws_lambda_powertools.metrics import MetricUnit
-
-
-def _failed(delivery: Delivery) -> None:
-    metrics.add_metric(name="MessagesFailed", unit=MetricUnit.Count, value=1)
-    logger.warning("message failed: %s", delivery.error, extra={"to": delivery.to, "way": delivery.way})
 
 
 @step_handler
@@ -23,7 +17,7 @@ def handler(step: StepEvent) -> dict[str, Any]:
         step,
         wiring.config(),
         wiring.ledger(),
-        Ways(wiring.notifier(), wiring.slack(), wiring.bus(), _failed),
+        ways(metrics, logger),
         wiring.waits(),
         wiring.approval_key(),
         env.text("APPROVAL_URL"),

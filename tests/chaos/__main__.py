@@ -1,6 +1,6 @@
 """``python -m tests.chaos``: all that can go wrong with each external call of a rollout, one at a time.
 
-Then random runs, tenfold replay, and the table lost at every turn. A run takes about a second.
+Then random runs, tenfold replay, and the table lost at every turn.
 """
 
 import argparse
@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from local.registry import LocalRegistry
+from tests.chaos.branches import Branch, Point, branches
 from tests.chaos.runs import (
     Cure,
     Straight,
     disturbed,
+    end_of,
     points,
     randomly,
     replayed,
@@ -47,9 +49,17 @@ class Tally:
             self.wrong.append(f"{what}: {type(error).__name__}: {str(error)[:1500]}")
             print(f"WRONG {self.wrong[-1]}", flush=True)
             return
-        redrives = sum(execution.redrives for execution in made.executions.values())
-        end = "fresh" if len(made.executions) > 1 else "redriven" if redrives else "by itself"
-        self.came[end] += 1
+        self.came[end_of(made)] += 1
+
+    def note(self, branch: Branch, what: str) -> None:
+        """One fault's branch of the undisturbed run."""
+        point = branch.point
+        wrong = branch.wrong or ("" if branch.done else "nothing went wrong there")
+        if wrong:
+            self.wrong.append(f"{point.kind} {what} #{point.number} {point.cure}: {wrong}")
+            print(f"WRONG {self.wrong[-1]}", flush=True)
+            return
+        self.came[branch.end] += 1
 
     def say(self, what: str) -> None:
         """A line of figures; the next part counts anew."""
@@ -88,13 +98,15 @@ def main() -> int:
 def _points(tally: Tally, found: LocalRegistry, expected: Straight, share: float) -> None:
     dice = random.Random(1)
     chosen = [point for point in points(expected.calls) if dice.random() < share]
-    dice.shuffle(chosen)  # a run that is cut short is a sample
-    for turn, (number, kind) in enumerate(chosen):
-        cure = _CURES[turn % len(_CURES)]
-        what = f"{kind} {expected.calls[number]} #{number} {cure}"
-        tally.run(what, lambda n=number, k=kind, c=cure: disturbed(found, expected, {n: k}, c))  # type: ignore[misc]
-        if turn % 100 == 99:
-            print(f"  {turn + 1} of {len(chosen)}: {dict(tally.came)}", flush=True)
+    with_cures = [Point(*point, dice.choice(_CURES)) for point in chosen]
+
+    def note(branch: Branch) -> None:
+        tally.note(branch, expected.calls[branch.point.number])
+        ran = tally.came.total() + len(tally.wrong)
+        if ran % 100 == 0:
+            print(f"  {ran} of {len(chosen)}: {dict(tally.came)}", flush=True)
+
+    branches(found, expected, with_cures, note)
 
 
 if __name__ == "__main__":

@@ -29,13 +29,21 @@ class Straight:
     documents: frozenset[str]
     operations: Counter[tuple[str, str]]
     messages: int
+    #: How many calls there were at each turn.
+    turns: tuple[int, ...]
 
 
 def straight(found: LocalRegistry) -> Straight:
     """Run without a fault."""
+    turns: list[int] = []
+
+    def count(there: World) -> bool:
+        turns.append(len(there.faults.calls))
+        return False
+
     with world(found) as made:
         made.submit()
-        made.settle()
+        made.settle(count)
         _holds(made)
         return Straight(
             calls=tuple(made.faults.calls),
@@ -43,6 +51,7 @@ def straight(found: LocalRegistry) -> Straight:
             documents=_documents(made),
             operations=Counter(made.operations),
             messages=made.messages(),
+            turns=tuple(turns),
         )
 
 
@@ -76,22 +85,33 @@ def disturbed(found: LocalRegistry, expected: Straight, plan: dict[int, str], cu
         made.faults.plan = plan
         made.submit()
         made.settle()
-        for _ in range(_CURES):
-            if _succeeded(made) or _is_rolled_out(made, cure):
-                break
-            _cure(made, cure)
-            made.settle()
-        made.minute()
-        said = f"{plan} {made.faults.done} {_ends(made)}"
-        assert _succeeded(made) or _is_rolled_out(made, cure), said
-        _holds(made)
-        assert made.applications() == expected.applications, said
-        if len(made.executions) == 1 and _succeeded(made):
-            assert made.operations == expected.operations, said
-            assert _documents(made) == expected.documents, said
-        told = made.messages() + _failed(made)
-        assert told >= expected.messages, f"somebody was not told: {said}"
+        after_the_faults(made, expected, cure)
         return made
+
+
+def after_the_faults(made: World, expected: Straight, cure: Cure) -> None:
+    """Cure what stalled, until it has come through, and assert what must hold."""
+    for _ in range(_CURES):
+        if _succeeded(made) or _is_rolled_out(made, cure):
+            break
+        _cure(made, cure)
+        made.settle()
+    made.minute()
+    said = f"{made.faults.plan} {made.faults.done} {_ends(made)}"
+    assert _succeeded(made) or _is_rolled_out(made, cure), said
+    _holds(made)
+    assert made.applications() == expected.applications, said
+    if len(made.executions) == 1 and _succeeded(made):
+        assert made.operations == expected.operations, said
+        assert _documents(made) == expected.documents, said
+    told = made.messages() + made.untold + _failed(made)
+    assert told >= expected.messages, f"somebody was not told: {said}"
+
+
+def end_of(made: World) -> str:
+    """Whether anybody had to do something."""
+    redrives = sum(execution.redrives for execution in made.executions.values())
+    return "fresh" if len(made.executions) > 1 else "redriven" if redrives else "by itself"
 
 
 def replayed(found: LocalRegistry, expected: Straight, times: int) -> World:

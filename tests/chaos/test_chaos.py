@@ -4,10 +4,12 @@
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from local.registry import LocalRegistry
+from tests.chaos.branches import Branch, Point, branches
 from tests.chaos.faults import KINDS
 from tests.chaos.runs import (
     Straight,
@@ -49,11 +51,24 @@ def test_the_rollout_makes_every_kind_of_call(expected: Straight) -> None:
 def test_one_fault_in_each_kind_of_write_and_in_some_reads(
     network: LocalRegistry, expected: Straight
 ) -> None:
-    for number, kind in some(expected.calls):
-        made = disturbed(network, expected, {number: kind}, "redrive")
-        assert made.faults.done, f"nothing went wrong at {number}"
-        assert len(made.executions) == 1
-        assert made.dead == []
+    asked = [Point(number, kind, "redrive") for number, kind in some(expected.calls)]
+    made: list[Branch] = []
+    branches(network, expected, asked, made.append)
+    assert [branch.point.number for branch in made] == sorted(point.number for point in asked)
+    for branch in made:
+        call = f"{branch.point.kind} {expected.calls[branch.point.number]} #{branch.point.number}"
+        assert branch.wrong == "", call
+        assert branch.done, f"nothing went wrong at {call}"
+        assert branch.executions == 1, call
+        assert branch.dead == [], call
+
+
+def test_a_branch_says_what_did_not_hold(network: LocalRegistry, expected: Straight) -> None:
+    """A run that never succeeds is told as wrong."""
+    made: list[Branch] = []
+    elsewhere = replace(expected, applications={})
+    branches(network, elsewhere, [Point(len(expected.calls) - 3, "drop", "redrive")], made.append)
+    assert "AssertionError" in made[0].wrong
 
 
 @pytest.mark.parametrize("what", ["s3 PutObject", "dynamodb PutItem", "kubernetes POST"])

@@ -40,23 +40,39 @@ def run(made: World) -> tuple[Execution, Counter[str]]:
     return made.last(), invoked
 
 
-def test_ninety_minutes_of_waiting_cost_no_transition_and_no_event(network: LocalRegistry) -> None:
-    straight, calls = finished(network, WHOLE, {})
-    waited, more = finished(network, WHOLE, {"release-10": HOURS})
+@pytest.fixture(scope="module")
+def three(network: LocalRegistry) -> tuple[Execution, Counter[str]]:
+    """A rollout of three releases."""
+    return finished(network, few(3), {})
+
+
+def few(count: int) -> Plan:
+    return plan(*RELEASES[:count], **{"validation": "Disabled"})
+
+
+def test_a_rollout_of_seventeen_releases_stays_within_its_limits(network: LocalRegistry) -> None:
+    straight, _ = finished(network, WHOLE, {})
     # Validation is disabled here; it adds 2 transitions and 8 events.
     assert straight.transitions <= 108
     assert straight.history <= 492
+
+
+def test_ninety_minutes_of_waiting_cost_no_transition_and_no_event(
+    network: LocalRegistry, three: tuple[Execution, Counter[str]]
+) -> None:
+    straight, calls = three
+    waited, more = finished(network, few(3), {"release-02": HOURS})
     assert (waited.transitions, waited.history) == (straight.transitions, straight.history)
     assert waited.entered == straight.entered
-    sweeps = more.pop("sweep_waiters") - calls.pop("sweep_waiters")
-    assert more == calls, "nobody but the sweeper is called more often"
+    sweeps = more["sweep_waiters"] - calls["sweep_waiters"]
+    assert more - calls == Counter(sweep_waiters=sweeps), "nobody but the sweeper is called more often"
     assert sweeps == pytest.approx(90, abs=3), "once a minute"
 
 
-def test_transitions_grow_by_the_same_for_each_release(network: LocalRegistry) -> None:
-    found = [
-        finished(network, plan(*RELEASES[:count], **{"validation": "Disabled"}), {})[0] for count in (1, 2, 3)
-    ]
+def test_transitions_grow_by_the_same_for_each_release(
+    network: LocalRegistry, three: tuple[Execution, Counter[str]]
+) -> None:
+    found = [*(finished(network, few(count), {})[0] for count in (1, 2)), three[0]]
     each = found[1].transitions - found[0].transitions
     assert found[2].transitions == found[0].transitions + 2 * each
     events = found[1].history - found[0].history

@@ -39,10 +39,14 @@ from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.application import MANAGED_BY
 from aicr_pipeline.model.plan import Plan
+from botocore.auth import SigV4Auth
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 from moto import mock_aws
+from moto.core.base_backend import BaseBackend
 from moto.core.models import botocore_stubber
+from moto.s3.models import s3_backends
+from moto.sns.models import sns_backends
 
 from infra.asl_rollout import rollout_definition
 from infra.functions import BY_NAME, ROLLOUT_FUNCTIONS
@@ -86,6 +90,32 @@ def clients() -> dict[str, Any]:
     with mock_aws():
         made = {name: session.client(name, config=settings) for name in ("s3", "dynamodb", "events", "sns")}
     return made
+
+
+_signed = SigV4Auth.add_auth
+
+
+def _sign(signer: SigV4Auth, request: Any) -> None:
+    """Whose request it is, without the signature: moto does not look at it, and it costs a tenth of a run.
+
+    Of what is put, signing also says how its body is sent.
+    """
+    if request.method == "PUT":
+        _signed(signer, request)
+        return
+    scope = f"20260101/{REGION}/{signer._service_name}/aws4_request"
+    request.headers["Authorization"] = f"AWS4-HMAC-SHA256 Credential=testing/{scope}, Signature=none"
+
+
+_urls_of: Any = BaseBackend.urls
+_urls: dict[type[BaseBackend], Any] = {}
+
+
+def _addresses(backend: BaseBackend) -> Any:
+    """The addresses of a service. moto makes the table anew for every request: a fifth of its time."""
+    if type(backend) not in _urls:
+        _urls[type(backend)] = _urls_of.fget(backend)
+    return _urls[type(backend)]
 
 
 #: moto's answer to every request of a client; wrapped, it is the network between a function and AWS.
@@ -180,7 +210,7 @@ class World:
         self.now = BEGAN
         self.plan = wanted
         self.faults = Faults(self.later)
-        self.store = server.store
+        self._server, self.store = server, server.store
         self.executions: dict[str, Execution] = {}
         self.events: deque[tuple[str, Json]] = deque()
         #: Every event that was put, for those who replay.
@@ -188,6 +218,8 @@ class World:
         #: Operations that Argo CD ran: (Application, request).
         self.operations: Counter[tuple[str, str]] = Counter()
         self.dead: list[str] = []
+        #: Messages about an end that were not taken, and are known not to be.
+        self.untold = 0
         #: Seconds of the processor in functions, with what answers them.
         self.busy = 0.0
         #: Executions that ended badly, each by name and redrive.
@@ -197,10 +229,18 @@ class World:
         self.slow: dict[str, float] = {}
         self._since: dict[str, datetime] = {}
         self.redrives = self.submissions = 0
+        self._registry_host = registry.host
         self.config = config(**{"registry.repository": f"oci://{registry.host}/aicr/demo"})
         self.s3, self.db = clients()["s3"], clients()["dynamodb"]
+        self._connect()
+        arns = {name: name for name in ROLLOUT_FUNCTIONS}
+        self._definition = rollout_definition(arns, "7", "aws", 24 * 3600)
+        self._prepare(server)
+
+    def _connect(self) -> None:
+        """Clients of registry and cluster, each of whose calls may go wrong."""
         user, password, _ = ISSUER.issue()
-        transport = Transport(frozenset({registry.host}), sleep=lambda _: None)
+        transport = Transport(frozenset({self._registry_host}), sleep=lambda _: None)
         connections, send = transport._connections, transport._connections.ask
 
         def send_faulty(method: str, *rest: Any) -> Any:
@@ -208,8 +248,10 @@ class World:
 
         connections.ask = send_faulty  # type: ignore[method-assign]
         credentials = FixedCredentials(user, password)
-        self._registry = Destination(registry.host, f"aicr/{next(_WORLDS)}", transport, credentials)
-        self._cluster = cluster.Cluster(server.url, None, lambda: "token")
+        self._registry = Destination(
+            self._registry_host, f"aicr/{os.getpid()}-{next(_WORLDS)}", transport, credentials
+        )
+        self._cluster = cluster.Cluster(self._server.url, None, lambda: "token")
         ask = self._cluster._api.call_api
 
         def call_api(method: str, url: str, *rest: Any, **more: Any) -> Any:
@@ -220,9 +262,14 @@ class World:
             return self._faulty(f"kubernetes {method} {thing}", lambda: ask(method, url, *rest, **more))
 
         self._cluster._api.call_api = call_api  # type: ignore[method-assign]
-        arns = {name: name for name in ROLLOUT_FUNCTIONS}
-        self._definition = rollout_definition(arns, "7", "aws", 24 * 3600)
-        self._prepare(server)
+
+    def apart(self) -> None:
+        """In a process that was forked off: its threads did not come along, so the cluster is served anew.
+
+        The registry is that of the process before, which waits; only the repository is another.
+        """
+        self._server.start()
+        self._connect()
 
     def _faulty(self, what: str, call: Callable[[], Any]) -> Any:
         return self.faults.pass_on(what, call, lambda: Broken("closed"))
@@ -296,6 +343,8 @@ class World:
             self.deliver(entry["DetailType"], json.loads(entry["Detail"]))
 
     def deliver(self, kind: str, detail: Json) -> None:
+        if kind == "Message Failed" and detail["kind"] in ("end", "stall"):
+            self.untold += 1
         if kind == "Credentials Wanted":  # what keeps them is no part of this
             self.put_credentials()
         event = {"detail-type": kind, "source": "aicr.pipeline", "time": rfc3339(self.now), "detail": detail}
@@ -502,14 +551,13 @@ class World:
         return [row for row in found if row["pk"]["S"] == kind]
 
     def messages(self) -> int:
-        from moto.sns.models import sns_backends
-
         backend = sns_backends["123456789012"][REGION]
         return sum(len(topic.sent_notifications) for topic in backend.topics.values())
 
     def versions(self) -> Counter[str]:
-        found = self.s3.list_object_versions(Bucket=LEDGER)
-        return Counter(version["Key"] for version in found.get("Versions", []))
+        """Keys of the ledger, each with how often it was written; read where moto keeps them."""
+        kept = s3_backends["123456789012"]["aws"].buckets[LEDGER].keys
+        return Counter({key: len(kept.getlist(key)) for key in kept})
 
     def applications(self) -> dict[str, Json]:
         """What each Application asks for."""
@@ -559,6 +607,8 @@ def world(found: LocalRegistry, wanted: Plan = PLAN) -> Iterator[World]:
             (wiring, "bus", lambda: Bus(clients()["events"], "default", "demo")),
             (wiring, "notifier", lambda: Notifier(clients()["sns"], made.topics)),
             (type(botocore_stubber), "__call__", _network),
+            (SigV4Auth, "add_auth", _sign),
+            (BaseBackend, "urls", property(_addresses)),
             (botocore.endpoint, "time", SimpleNamespace(sleep=lambda _: None)),
             (cluster, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: made.now.timestamp())),
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.signer import SSlibKey
 
 from local.registry import LocalRegistry, TokenIssuer
+from tests.auditor import run
 from tests.evidence_world import ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of
 from tests.unit.samples import refused, sha
 
@@ -294,23 +294,6 @@ def test_the_key_may_be_given_where_the_ledger_lacks_it(server: LocalRegistry) -
 
 
 # The README's own lines
-
-
-def commands(readme: str) -> str:
-    return "".join(re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL))
-
-
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    """In a folder, with nothing but Debian's own programs."""
-    script = "set -e -o pipefail\n" + commands((folder / layout.README).read_text())
-    return subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin"},
-    )
 
 
 def write(files: dict[str, bytes], folder: Path) -> Path:

@@ -9,7 +9,7 @@ from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from infra.functions import FUNCTIONS, PUBLISHERS
 from infra.rights import _RIGHTS, Arns, Grants
 from tests.infra.templates import Stack, as_list, plain
-from tests.unit.samples import config
+from tests.unit.samples import VALIDATOR_IMAGE, config
 
 #: Every action that is granted on all resources, and why there is no other way.
 ON_EVERYTHING = {
@@ -117,6 +117,42 @@ def test_only_bind_evidence_signs_and_only_digests(stack: Stack) -> None:
     # Of whichever key carries the alias; which one that is, another test looks at.
     assert set(statement["Condition"]) == {"StringEquals", "ForAnyValue:StringEquals"}
     assert statement["Condition"]["StringEquals"] == {"kms:MessageType": "DIGEST"}
+
+
+_KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/11111111-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("key", "resource", "conditions"),
+    [
+        (
+            "awskms:///alias/aicr-evidence",
+            "arn:aws:kms:us-west-2:111122223333:key/*",
+            {"StringEquals": {"kms:RequestAlias": "alias/aicr-evidence"}},
+        ),
+        (f"awskms:///{_KEY_ARN}", _KEY_ARN, {}),
+    ],
+    ids=["alias", "ARN"],
+)
+def test_only_bind_evidence_reads_the_key_that_aicr_signs_with(
+    key: str, resource: str, conditions: dict[str, dict[str, str]]
+) -> None:
+    """That key and no other, and nobody of the pipeline may sign with it."""
+    arns = Arns("", "", "", "", "", "", "", "OUR-KEY", "", ("t",), "", "", "", "")
+    enabled = {"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]}
+    made = config(**enabled, **{"validation.signingKey": key})
+    found = {
+        (function.name, right.actions, right.resources)
+        for function in FUNCTIONS
+        for right in Grants(arns, made, None).of(function.name)
+        if any(action.startswith("kms:") for action in right.actions)
+        and not set(right.resources) & {"OUR-KEY", ""}
+    }
+    assert found == {("bind_evidence", ("kms:GetPublicKey",), (resource,))}
+    (right,) = [r for r in Grants(arns, made, None).of("bind_evidence") if resource in r.resources]
+    assert dict(right.conditions or {}) == conditions
+    without = Grants(arns, config(**enabled), None).of("bind_evidence")
+    assert not [r for r in without if resource in r.resources]
 
 
 def test_only_publishers_write_to_people(stack: Stack) -> None:

@@ -142,7 +142,8 @@ def test_evidence_is_signed_by_whichever_key_carries_the_alias(stack: Stack) -> 
     statements = [
         statement
         for name, statement in stack.statements()
-        if name == "bind_evidence" and "kms:" in str(statement["Action"])
+        # That of AICR's key, which is read and never signed with, has a test of its own.
+        if name == "bind_evidence" and "kms:ResourceAliases" in str(statement.get("Condition"))
     ]
     assert {action for statement in statements for action in as_list(statement["Action"])} == {
         "kms:Sign",

@@ -161,6 +161,17 @@ def _bundle(**changes: Any) -> bytes:
         (signed(PUSHED, kind="text/plain"), Reason.AICRArtifactUnsupported, "payloadType is 'text/plain'"),
         (signed(b"not json"), Reason.AICRArtifactUnsupported, "is not JSON"),
     ],
+    ids=[
+        "empty",
+        "a list",
+        "nested",
+        "too large",
+        "another media type",
+        "no envelope",
+        "no signatures",
+        "another payload type",
+        "no JSON in it",
+    ],
 )
 def test_bundles_that_are_none(bundle: bytes, reason: Reason, words: str) -> None:
     with refused(reason, words):

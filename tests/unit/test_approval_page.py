@@ -21,6 +21,7 @@ from aicr_pipeline.decide.approval_form import (
 from aicr_pipeline.decide.approval_page import (
     PageState,
     Records,
+    Stall,
     duration_words,
     page_state,
     page_status,
@@ -96,6 +97,8 @@ REVOKED = Revocation(
     rollout="demo-1", by="alex", identity="link", issuer="link", reason="r", at=at(hours=-0.2)
 )
 
+STALL = Stall(at=at(hours=-0.5), words="ABORTED (Stopped)")
+
 STATES: list[tuple[str, dict[str, Any], PageState, int]] = [
     ("asked and in time", {}, PageState.Open, 200),
     ("not assessed", {"report": None, "request": None}, PageState.Preparing, 200),
@@ -104,6 +107,15 @@ STATES: list[tuple[str, dict[str, Any], PageState, int]] = [
     ("nobody answered in time", {"deadline": at(seconds=-1)}, PageState.Expired, 410),
     ("the last moment is too late", {"deadline": at(seconds=0)}, PageState.Expired, 410),
     ("approved", {"decision": decision()}, PageState.Approved, 200),
+    ("approved, and its execution stopped", {"decision": decision(), "stall": STALL}, PageState.Stalled, 200),
+    ("not asked, and stopped", {"report": QUIET, "request": None, "stall": STALL}, PageState.Stalled, 200),
+    ("asked, and stopped: an answer is kept", {"stall": STALL}, PageState.Open, 200),
+    (
+        "stopped, and revoked for good",
+        {"decision": decision(), "stall": STALL, "revocation": REVOKED},
+        PageState.Revoked,
+        200,
+    ),
     ("approved for a while", {"decision": decision(expires_at=at(hours=0))}, PageState.ApprovalExpired, 410),
     ("rejected", {"decision": decision("Rejected")}, PageState.Rejected, 200),
     (

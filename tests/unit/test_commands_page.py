@@ -25,6 +25,7 @@ def test_these_are_the_commands() -> None:
     assert COMMANDS == [
         "approvals",
         "describe",
+        "evidence_pack",
         "mirror",
         "qualification",
         "reproduce",

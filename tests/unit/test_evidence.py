@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -455,6 +457,8 @@ def test_other_keys(key: bytes, check: str) -> None:
         (seal(b"[" * 100_000), "statement"),
         (seal(b"\xff"), "statement"),
         (seal(b"{}"), "statement"),
+        (seal(TEXT[:-1] + b',"_type":"https://in-toto.io/Statement/v1"}'), "statement"),
+        (SEALED[:-1] + b',"payloadType":"application/vnd.in-toto+json"}', "envelope"),
         (seal(TEXT.replace(b"Statement/v1", b"Statement/v2")), "statement"),
         (seal(TEXT.replace(b"evidence-binding/v1", b"evidence-binding/v2")), "statement"),
         (seal(json.dumps({**json.loads(TEXT), "subject": []}).encode()), "statement"),
@@ -573,3 +577,28 @@ def test_who_did_what_a_manual_step_asked_for_is_bound() -> None:
     assert wire.pop("rollout") == BOUND.rollout.name
     assert bound["acknowledgements"] == [wire]
     assert "acknowledgements" not in json.loads(statement(BOUND))["predicate"], "as evidence was before"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text()
+
+
+def test_the_page_has_every_reason_in_its_words() -> None:
+    """A closed set: whoever reads a statement finds its words there, and nothing else is ever said."""
+    table = PAGE.partition("## What never qualifies")[2].partition("\n\nUnsigned")[0]
+    rows = [re.escape(words) for words in re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)]
+    known = [re.compile(re.sub(r"<[^>]+>", ".+", row)) for row in rows]
+    nothing: dict[str, Any] = {"pipeline": BoundPipeline(version="1"), "validators": None, "tuple_": None}
+    other = {"validators": (VALIDATORS[0].model_copy(update={"digest": sha("x")}),)}
+    everything = {"local_engine": True, "decision": BYPASSED, "validation": DISABLED} | {
+        "config": config(development=True, **{"aicr.developmentVersions": ["1.1.2"]})
+    }
+    said = {
+        reason
+        for change in (nothing, other, everything, {"tuple_": BoundTuple(gpu_mode="dra")})
+        for reason in not_qualifying(replace(BOUND, **change))
+    }
+    assert len(known) == 10
+    for reason in said:
+        assert [row.pattern for row in known if row.fullmatch(reason)] != [], reason
+    for row in known:
+        assert any(row.fullmatch(reason) for reason in said), row.pattern

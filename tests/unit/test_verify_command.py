@@ -94,3 +94,12 @@ def test_no_line_of_a_file_passes_for_one_of_ours(
     printed = capsys.readouterr().out
     assert "\nok   everything" not in printed
     assert "\x1b" not in printed
+
+
+def test_an_envelope_that_is_too_large_is_not_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("aicr_pipeline.decide.evidence_archive.MOST_FILE_BYTES", len(SEALED) - 1)
+    monkeypatch.chdir(folder)
+    assert main(["e", "--key", "k", "--plan", "p"]) == INVALID
+    assert "FAIL size" in capsys.readouterr().out

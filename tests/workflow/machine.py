@@ -15,6 +15,7 @@ from local.argocd import Scenario
 from local.demo import _LINK, _SHORT_NAME
 from local.pipeline import LocalPipeline, Options
 from local.progress import Progress, progress
+from tests.workflow import exhibits
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "local" / "samples" / "clusterruntime.yaml"
@@ -98,6 +99,7 @@ class Machine:
         aws.quiet()
         found = progress(aws, arn)
         assert found is not None
+        exhibits.ended(self, machine, found)
         return found
 
 

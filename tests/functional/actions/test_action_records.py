@@ -17,7 +17,7 @@ from aicr_pipeline.model.rollout import Outcome, ready_key, rollout_key, step_ke
 from botocore.exceptions import ClientError
 
 from tests.functional.actions.support import PLAN, ROLLOUT, Place, aws_error, step
-from tests.unit.samples import chart, refused, sha
+from tests.unit.samples import chart, refused, runtime_text, sha
 
 SUCCEEDED = {"assessment": {"validation": "Required"}, "steps": [], "evidence": {"key": "evidence/demo/x"}}
 TO = {"toPlan": PLAN.desired_state_digest}
@@ -68,6 +68,46 @@ def test_an_outcome_whose_event_was_not_taken(place: Place) -> None:
     assert place.events.details("Rollout Ended") == [
         {"cluster": "demo", "rollout": ROLLOUT, **TO, "outcome": "Succeeded", "reason": "RolledOut"}
     ]
+
+
+def ends(place: Place, what: str) -> None:
+    """Something ends, and everybody is to be told."""
+    if what == "outcome":
+        record(place, SUCCEEDED)
+    elif what == "stall":
+        detail = {
+            "executionArn": "arn:x", "stateMachineArn": "m-rollout", "name": ROLLOUT, "status": "FAILED",
+        }  # fmt: skip
+        event = {"time": "2026-01-01T12:00:00Z", "detail": detail}
+        record_stall(event, place.config, place.ledger, place.bus, place.notifier)
+    else:
+        version = place.inbox.current_version("runtimes/cluster.yaml")
+        refused_ = {"prerequisites": {"outcome": {"reason": "NodeGroupEmpty", "message": "no node"}}}
+        resolve(place, {"run": "demo-run-1", "cluster": "demo", "runtimeVersion": version, **refused_})
+
+
+@pytest.mark.parametrize("what", ["outcome", "stall", "resolve"])
+def test_one_topic_that_takes_nothing_is_told_of_and_nobody_hears_anything_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    place.put_rollout(PLAN)
+    if what == "resolve":
+        place.inbox.write("runtimes/cluster.yaml", runtime_text(), "application/yaml")
+    publish = place.topics.publish
+
+    def gone(**message: str) -> None:
+        if message["TopicArn"] == "topic-kim":
+            raise aws_error("NotFound")
+        publish(**message)
+
+    monkeypatch.setattr(place.topics, "publish", gone)
+    for _ in range(3):
+        ends(place, what)
+    assert [message["TopicArn"] for message in place.topics.sent] == ["topic-alex"]
+    (failed,) = place.events.details("Message Failed")
+    assert (failed["to"], failed["way"], failed["error"]) == ("kim", "topic", "NotFound")
+    assert failed["kind"] == {"outcome": "end"}.get(what, what)
+    assert failed["run" if what == "resolve" else "rollout"]
 
 
 def test_an_outcome_that_died_before_its_mark_is_told_again(place: Place) -> None:

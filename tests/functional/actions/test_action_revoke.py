@@ -78,6 +78,7 @@ def test_no_later_state_starts_anything(approved: Place) -> None:
 
 @pytest.mark.parametrize("decided", [True, False])
 def test_a_revocation_ends_the_wait(place: Place, decided: bool) -> None:
+    place.submit()
     report = place.put_rollout(PLAN)
     wanted = {"rollout": ROLLOUT, "digest": request_digest(report, DEADLINE), **TO}
     place.wait_for("w", "approval", wanted)
@@ -104,6 +105,7 @@ def end(place: Place, number: int, outcome: str = "Failed") -> None:
 
 
 def begin(place: Place, run: str) -> str:
+    place.submit()
     done = start_rollout(
         place.want(PLAN, run=run), place.config, place.ledger, place.coordination, place.executions,
         place.clock,

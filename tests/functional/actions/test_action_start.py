@@ -244,6 +244,8 @@ def test_a_rollout_that_still_runs_gets_its_lock_back(place: Place) -> None:
     lose_the_table(place)
     newer = place.want(NEWER, "demo-run00000-2")
     assert start(place, newer) == {"started": False, "because": f"rollout {name(PLAN)} is active"}
+    waits = f"rollouts/{name(PLAN)}/waiting/{NEWER.desired_state_digest[7:]}.json"
+    assert place.ledger.get_json(waits)["plan"] == NEWER.desired_state_digest, "its page says so"
     assert place.coordination.lock_holder() == name(PLAN)
     place.sfn.executions[name(PLAN)] = "ABORTED"
     assert start(place, stalled_event(PLAN))["started"] is True

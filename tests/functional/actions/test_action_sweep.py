@@ -14,7 +14,7 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS
-from tests.functional.actions.support import DEADLINE, PLAN, ROLLOUT, Place
+from tests.functional.actions.support import DEADLINE, INBOX, PLAN, ROLLOUT, Place
 from tests.unit.samples import plan, sha
 
 RELEASE = PLAN.desired_state.releases[0]
@@ -275,6 +275,7 @@ def test_a_wait_that_came_while_the_lease_was_held_is_looked_at(
 
 
 def approval(place: Place, **changes: Any) -> str:
+    place.submit()
     report = place.put_rollout(PLAN)
 
     digest = request_digest(report, DEADLINE)
@@ -351,6 +352,19 @@ def test_a_newer_target_supersedes_a_question_but_not_an_answer(place: Place) ->
     place.later(60)
     place.sweep()
     assert place.sfn.answered["second"]["output"]["decision"] == "Approved"
+
+
+def test_a_runtime_that_is_deleted_ends_its_question_but_not_an_answer(place: Place) -> None:
+    approval(place)
+    place.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml")
+    place.sweep()
+    reason, message = outcome(place)
+    assert (reason, "nothing is removed" in message) == ("Deleting", True)
+    digest = approval_again(place)
+    place.approve(place_report(place), requestDigest=digest)
+    place.later(60)
+    place.sweep()
+    assert place.sfn.answered["second"]["output"]["decision"] == "Approved", "the gate refuses it then"
 
 
 def approval_again(place: Place) -> str:

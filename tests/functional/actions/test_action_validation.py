@@ -1,10 +1,12 @@
 """Whether a validation could run is known before anything runs; afterwards, which validators really ran."""
 
 import json
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aicr_pipeline.actions import look_at_validators
 from aicr_pipeline.actions.check_validation import check_validation
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.decide.aicr_job import PushTarget, validate_job
@@ -263,22 +265,49 @@ def test_two_validations_at_once(place: Place) -> None:
     assert "two validations ran at once" in refusal(place)
 
 
-def test_pods_that_go_are_noted_while_they_run(place: Place) -> None:
-    """AICR before 1.1.0 removes each check's Job as soon as the check ended."""
+def test_pods_that_go_are_noted_although_nobody_looked(place: Place) -> None:
+    """AICR before 1.1.0 removes each check's Job as soon as the check ended: here between two looks."""
     job = started(place)
     waits(place, job, podsStay=False)
+    place.sweep(budget=-1)
     for check in ("check-0", "check-1"):
-        pod = ran(place, check)
-        place.sweep()
-        place.sweep()
-        place.store.delete(PODS, pod, namespace=NAMESPACE)
+        place.store.delete(PODS, ran(place, check), namespace=NAMESPACE)
     assert place.sfn.answered == {}
     ended(place, job, "passed", "passed")
-    place.sweep()
+    place.sweep(budget=-1)
     assert answer(place)["passed"] == 2
     assert [item["check"] for item in recorded(place)] == ["check-0", "check-1"]
     notes = place.ledger_keys(f"rollouts/{ROLLOUT}/validators/")
     assert notes == [f"rollouts/{ROLLOUT}/validators/{job}/aicr-check-{n}-1.json" for n in (0, 1)]
+
+
+def test_what_was_noted_counts_for_a_sweeper_that_begins_anew(place: Place) -> None:
+    """Another process knows no resource version, and reads what the first wrote down."""
+    job = started(place)
+    waits(place, job, podsStay=False)
+    pod = ran(place, "check-0")
+    place.sweep(budget=-1)
+    place.store.delete(PODS, pod, namespace=NAMESPACE)
+    look_at_validators._WATCHED.clear()
+    ended(place, job, "passed")
+    place.sweep(budget=-1)
+    assert answer(place)["passed"] == 1
+
+
+def test_a_history_that_is_too_short_is_read_anew(place: Place) -> None:
+    """410: the API server keeps a few minutes. What is there now is still seen."""
+    job = started(place)
+    waits(place, job, podsStay=False)
+    uid = place.store.get(JOBS, job, namespace=NAMESPACE)["metadata"]["uid"]
+    look_at_validators._WATCHED[uid] = "1"
+    history = place.store.storage._changes
+    place.store.storage._changes = deque([history[-1]], maxlen=1)
+    place.sweep(budget=-1)
+    assert look_at_validators._WATCHED[uid] is None
+    ran(place, "check-0")
+    ended(place, job, "passed")
+    place.sweep(budget=-1)
+    assert answer(place)["passed"] == 1
 
 
 def test_a_second_look_judges_the_record_of_the_first(place: Place) -> None:

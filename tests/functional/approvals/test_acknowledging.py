@@ -11,6 +11,8 @@ import pytest
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.approval import form_nonce
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import PlanWaits
+from moto.s3.models import s3_backends
 
 from tests.functional.approvals.conftest import Page, Site
 from tests.functional.approvals.support import BUCKET, KEY, MANUAL, Waiting, hold, seed, started
@@ -237,3 +239,63 @@ def test_two_at_once_make_one_record(site: Site, held: Waiting) -> None:
     pages: list[Page] = [site.post(held, sent, who) for who, sent in forms.items()]
     assert [page.status for page in pages] == [303, 303]
     assert (given(held) or {})["reason"] == "alex"
+
+
+def stop(waiting: Waiting, minutes_ago: int = 0) -> None:
+    """Its execution was stopped in the console."""
+    at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
+    record = {"execution": "arn:x", "status": "ABORTED", "error": "Stopped", "at": rfc3339(at)}
+    key = f"rollouts/{waiting.name}/stalls/0123456789abcdef.json"
+    waiting.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record).encode())
+    if minutes_ago:
+        s3_backends["123456789012"]["aws"].buckets[BUCKET].keys[key].last_modified = at.replace(tzinfo=None)
+
+
+def test_a_stopped_execution_is_not_approved_and_asks_for_nothing(
+    site: Site, held: Waiting, api: Api
+) -> None:
+    mine = form(site, held)
+    stop(held)
+    page = site.get(held)
+    assert (page.status, page.state) == (200, "stalled")
+    for words in (
+        "Stopped in the middle",
+        "ABORTED (Stopped)",
+        "does not go on by itself",
+        "Approved by alex",
+    ):
+        assert words in page.body, words
+    assert set(Forms(page.body).found) == {"Revoked"}, "it can still be ended for good"
+    answer = site.post(held, mine)
+    assert (answer.status, given(held)) == (409, None)
+
+
+def test_a_stopped_execution_from_a_terminal(api: Api) -> None:
+    held = hold(api.s3)
+    stop(held)
+    listed = api.ask(AS_ALEX, "GET", "/operators/rollouts")[1]["rollouts"]
+    assert [one["state"] for one in listed if one["rollout"] == held.name] == ["stalled"]
+    described = api.ask(AS_ALEX, "GET", f"/operators/rollouts/{held.name}")[1]
+    assert described["state"] == "stalled" and described["held"] is None
+    assert any("Stopped: ABORTED" in moment["text"] for moment in described["history"])
+
+
+def test_what_a_redriven_execution_does_shows_that_it_goes_on(site: Site, held: Waiting) -> None:
+    stop(held, minutes_ago=5)
+    assert site.get(held).state == "approved", "the hold is newer"
+    assert "Acknowledged" in Forms(site.get(held).body).found
+
+
+def test_a_stop_while_people_are_asked_is_said_and_their_answer_is_kept(site: Site, waiting: Waiting) -> None:
+    stop(waiting)
+    page = site.get(waiting)
+    assert page.state == "open" and "An answer is kept, and counts once somebody redrives it" in page.body
+    waiting.decide("Rejected")
+    assert site.get(waiting).state == "rejected"
+
+
+def test_a_newer_plan_that_waits_is_said_on_the_page(site: Site, held: Waiting) -> None:
+    newer = PlanWaits(rollout=held.name, plan=f"sha256:{'7' * 64}", at=rfc3339(datetime.now(UTC)))
+    key = f"rollouts/{held.name}/waiting/{'7' * 64}.json"
+    held.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(newer.wire()).encode())
+    assert f"A newer plan, sha256:{'7' * 64}, was wanted on" in site.get(held).body

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.decide.approval import form_nonce
+from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, RolloutOutcome
 
@@ -32,6 +33,22 @@ def nonce(waiting: Waiting, approver: str = "alex", minutes: float = 0) -> str:
 def untouched(waiting: Waiting, page: Page, status: int, words: str) -> None:
     assert (page.status, words in page.body) == (status, True), (page.status, page.body)
     assert waiting.read("revocation") is None
+
+
+@pytest.mark.parametrize("which", ["from_plan", "to_plan"])
+def test_a_plan_that_cannot_be_read_keeps_nobody_from_stopping_its_rollout(
+    site: Site, waiting: Waiting, which: str
+) -> None:
+    plan = getattr(waiting.report, which)
+    site.s3.put_object(Bucket=BUCKET, Key=plan_key(plan), Body=b"{}")
+    assert site.get(waiting).status == 500, "nobody answers what cannot be shown"
+    waiting.decide("Approved")
+    page = site.get(waiting)
+    assert (page.status, page.state) == (200, "approved")
+    assert "Versions and values are not shown: Plan sha256:" in page.body
+    page = site.follow(site.post(waiting, form(site, waiting)))
+    assert (page.status, page.state) == (200, "revoked")
+    assert waiting.read("revocation") is not None
 
 
 def test_a_running_rollout_is_revoked_once(site: Site, waiting: Waiting) -> None:

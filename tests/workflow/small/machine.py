@@ -188,6 +188,10 @@ class SmallMachine(Machine):
         """A row of the coordination table."""
         return self._coordination().fact(name)
 
+    def put_fact(self, name: str, value: Json) -> None:
+        """Have the coordination table know something."""
+        self._coordination().put_fact(name, value)
+
     def look_back(self, minutes: float) -> None:
         """The registry was last asked so long ago."""
         fact = self.fact("credentials") or {}

@@ -8,12 +8,13 @@ from typing import Any
 import boto3
 from aicr_pipeline import status
 
-from tests.workflow.small.machine import SmallMachine
+from tests.workflow import exhibits
+from tests.workflow.machine import Machine
 
 OPERATOR = "arn:aws:sts::111122223333:assumed-role/operators/sam"
 
 
-def run(small: SmallMachine, module: Any, *arguments: str) -> str:
+def run(small: Machine, module: Any, *arguments: str) -> str:
     """What a command prints; it must end well."""
     aws, out, err = small.pipeline.aws, io.StringIO(), io.StringIO()
     before = dict(os.environ)
@@ -30,6 +31,8 @@ def run(small: SmallMachine, module: Any, *arguments: str) -> str:
     return out.getvalue()
 
 
-def told(small: SmallMachine) -> str:
+def told(small: Machine) -> str:
     """``python -m aicr_pipeline.status --rebuild``."""
-    return run(small, status, "--rebuild")
+    text = run(small, status, "--rebuild")
+    exhibits.told(small, text)
+    return text

@@ -4,8 +4,6 @@ import base64
 import json
 from typing import Any
 
-from aicr_pipeline.adapters.bus import Bus
-from aicr_pipeline.adapters.waits import REGISTERED
 from aicr_pipeline.model.rollout import step_key
 from aicr_pipeline.model.upgrades import ComponentRecord
 
@@ -120,23 +118,3 @@ def test_a_revocation_ends_the_wait_for_an_acknowledgement(small: SmallMachine) 
     outcome = small.outcome(ended.name)
     assert (ended.status, ended.error) == ("FAILED", "RolloutRevoked"), ended.cause
     assert outcome["message"].startswith("step 2/3 gpu-operator (Upgrade): Revoked by")
-
-
-def test_a_pause_holds_the_next_step_and_its_end_lets_it_go(small: SmallMachine) -> None:
-    small.start(small.plan())
-    small.link(after=small.offset)
-    small.wish(paused=True)
-    small.approve()
-    told = small.offset
-    name = held(small, 1, "Paused")
-    small.wait(lambda: len(small.pipeline.aws.messages) > told, 30, "the message about the pause")
-    page = small.page(after=told)
-    assert "The runtime is paused" in page and "Acknowledge" not in page
-    assert small.application("cert-manager") is None
-    small.wish()
-    # What the inbox's own event does; here the wish was put where none comes of it.
-    aws = small.pipeline.aws
-    Bus(aws.client("events"), "default", small.pipeline.config.cluster.name).announce(REGISTERED, {})
-    ended = small.ended()
-    assert ended.status == "SUCCEEDED", (ended.error, ended.cause)
-    assert small.outcome(name)["outcome"] == "Succeeded"

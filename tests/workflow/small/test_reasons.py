@@ -3,11 +3,14 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from aicr_pipeline import status as status_command
 from aicr_pipeline.adapters.bus import Bus
+from aicr_pipeline.clock import now, parse_time, rfc3339
+from moto.stepfunctions.parser.asl.component.state import state as state_module
 
 from local.approve import answer
 from local.argocd import Fault
@@ -50,7 +53,8 @@ def stopped(small: SmallMachine, reason: str, *words: str, outcome: str = "Faile
         assert word in record["message"], record["message"]
         assert word in mail
         assert word in terminal
-    assert f"rollout {ended.name} stalled: " in terminal
+    word = "ended" if outcome in ("Rejected", "Revoked") else "stalled"
+    assert f"rollout {ended.name} {word}: " in terminal
     assert f'data-state="{outcome.lower()}"' in page or words[0] in page
     return str(record["message"])
 
@@ -72,25 +76,6 @@ def test_the_messages_that_people_know(small: SmallMachine) -> None:
     assert "cluster demo: Ready=True (ValidationDisabled)\n  3 releases are ready\n" in said
     assert "releases      3 of 3 are ready" in said
     assert "no message reaches" not in said or "subscription" in said
-
-
-def test_the_status_survives_the_table(small: SmallMachine) -> None:
-    small.installed()
-    before = json.loads(run(small, status_command, "--rebuild", "--json"))
-    table, client = small.pipeline.aws.outputs["CoordinationTable"], small.pipeline.aws.client("dynamodb")
-    kept = client.scan(TableName=table)["Items"]
-    for row in kept:
-        client.delete_item(TableName=table, Key={"pk": row["pk"], "sk": row["sk"]})
-    try:
-        after = json.loads(run(small, status_command, "--rebuild", "--json"))
-    finally:
-        for row in kept:
-            client.put_item(TableName=table, Item=row)
-    for found in (before, after):
-        del found["observedAt"]
-        for condition in found["conditions"]:
-            del condition["lastTransitionTime"]
-    assert before == after
 
 
 def test_rejected(small: SmallMachine) -> None:
@@ -141,7 +126,8 @@ def test_a_pause_in_the_middle_holds_the_next_step_until_it_is_lifted(small: Sma
     said = told(small)
     assert f"Ready=False (Paused)\n  rollout {name} is paused before step 2/3 gpu-operator (Install)" in said
     assert small.application("gpu-operator") is None
-    assert "paused" in small.page(after=sent)
+    page = small.page(after=sent)
+    assert "The runtime is paused" in page and "Acknowledge" not in page
     small.wish()
     wake(small)
     assert small.ended().status == "SUCCEEDED"
@@ -331,22 +317,45 @@ def test_a_record_is_changed_in_the_middle(small: SmallMachine, damage: str, rea
     assert words in outcome["message"]
     assert words in told(small)
     assert any(words in m.message for m in small.pipeline.aws.messages[sent:])
+    page = small.page(after=sent)
+    assert 'data-state="failed"' in page and reason in page and words in page
 
 
-def test_what_is_not_healthy_after_a_rollout(small: SmallMachine) -> None:
-    small.installed()
+def survives_the_table(small: SmallMachine) -> None:
+    """The status is the same from ledger and cluster alone."""
+    before = json.loads(run(small, status_command, "--rebuild", "--json"))
+    table, client = small.pipeline.aws.outputs["CoordinationTable"], small.pipeline.aws.client("dynamodb")
+    kept = client.scan(TableName=table)["Items"]
+    for row in kept:
+        client.delete_item(TableName=table, Key={"pk": row["pk"], "sk": row["sk"]})
+    try:
+        after = json.loads(run(small, status_command, "--rebuild", "--json"))
+    finally:
+        for row in kept:
+            client.put_item(TableName=table, Item=row)
+    for found in (before, after):
+        del found["observedAt"]
+        for condition in found["conditions"]:
+            del condition["lastTransitionTime"]
+    assert before == after
+
+
+def test_what_is_seen_after_a_rollout(small: SmallMachine) -> None:
+    """One rollout: its status without the table, a release that is not healthy, and drift that is mended."""
+    plan, sent = small.plan(), small.offset
+    small.start(plan)
+    small.approve()
+    assert small.ended().status == "SUCCEEDED"
+    survives_the_table(small)
     small.faults(gpu_operator=Fault(health="Degraded", message="a node reboots"))
     small.wait(lambda: "Degraded" in json.dumps(small.application("gpu-operator")), 30, "Degraded")
     said = told(small)
     assert "Ready=False (NotReady)\n  gpu-operator: Degraded a node reboots" in said
     assert "releases      2 of 3 are ready" in said
+    assert 'data-state="succeeded"' in small.page(after=sent), "the page is about its rollout"
     small.faults()
     small.wait(lambda: "Degraded" not in json.dumps(small.application("gpu-operator")), 30, "Healthy")
     assert "Ready=True" in told(small)
-
-
-def test_what_drifted_is_mended_by_wanting_the_same_again(small: SmallMachine) -> None:
-    plan = small.installed()
     small.start(plan)
     small.pipeline.aws.quiet()
     runs = small.pipeline.machine("rollout")
@@ -367,3 +376,25 @@ def test_expired_in_the_middle(small: SmallMachine) -> None:
     small.wait(lambda: '"Progressing"' in json.dumps(small.application("cert-manager")), 30, "Progressing")
     small.expire()
     stopped(small, "RolloutExpired", "step 1/3 cert-manager (Install)", outcome="Expired", sent=sent)
+
+
+def test_a_token_that_would_run_out_during_the_step(
+    small: SmallMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is renewed too late: the gate has waited ten minutes for it."""
+    _, sent = asked(small)
+    soon = rfc3339(now() + timedelta(minutes=10))
+    old = {"mintedAt": rfc3339(now() - timedelta(hours=12)), "expiresAt": soon, "checkedAt": rfc3339(now())}
+    small.put_fact("credentials", old)
+    entered = state_module.StateData
+
+    def long_ago(*, EnteredTime: str, **more: Any) -> Any:
+        at = rfc3339(parse_time(EnteredTime) - timedelta(minutes=11))
+        return entered(EnteredTime=at, **more)
+
+    monkeypatch.setattr(state_module, "StateData", long_ago)
+    small.approve()
+    words = f"Argo CD's registry token expires at {soon}, too soon for a step"
+    stopped(small, "RegistryCredentialsStale", words, sent=sent)
+    small.pipeline.aws.quiet()
+    assert parse_time((small.fact("credentials") or {})["expiresAt"]) > parse_time(soon), "it was asked for"

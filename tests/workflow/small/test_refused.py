@@ -13,6 +13,8 @@ from tests.workflow.small.machine import SmallMachine
 from tests.workflow.small.terminal import told
 from tests.workflow.small.test_reasons import project
 
+DIGEST = "sha256:" + "6" * 64
+
 
 def refused(small: SmallMachine, reason: str, words: str) -> None:
     """A submission ends with this reason; status, console and mail have the same sentence."""
@@ -81,6 +83,28 @@ def test_what_the_configuration_lacks(
 ) -> None:
     with configured(small, "check_prerequisites", **changes):
         refused(small, reason, words)
+
+
+def test_a_tag_of_our_registry_holds_another_chart(small: SmallMachine) -> None:
+    """Somebody pushed under our prefix; nothing is overwritten."""
+    store = small.pipeline.registry.store
+    name = f"{small.pipeline.config.registry.prefix}/charts/cert-manager"
+    tag = store.tags(name)[0]
+    found = store.manifest(name, tag)
+    assert found is not None
+    other = json.loads(found[0])
+    next(layer for layer in other["layers"] if "chart.content" in layer["mediaType"])["digest"] = DIGEST
+    store.put_manifest(name, tag, json.dumps(other).encode(), found[1])
+    try:
+        refused(small, "Conflict", "under that version; nothing was overwritten")
+    finally:
+        store.put_manifest(name, tag, found[0], found[1])
+
+
+def test_a_registry_that_does_not_speak_https(small: SmallMachine) -> None:
+    """It is the same the next time, so nothing is tried again; an outage stalls the execution instead."""
+    with configured(small, "mirror_chart", registry={"plainHttp": False}):
+        refused(small, "RegistryUnreachable", "does not speak https")
 
 
 def test_the_cluster_cannot_be_reached(small: SmallMachine) -> None:

@@ -6,6 +6,7 @@ hold: nothing is written; 2 the command line is not understood; 3 AWS or the reg
 """
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: evidence-ROLLOUT.tar.gz")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the public key, where the ledger lacks it")
     command.add_ledger_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object, refused or not")
     options = parser.parse_args(arguments)
     if not ROLLOUT_NAME.fullmatch(options.rollout):
         parser.error("that is no name of a rollout")
@@ -45,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     ledger = command.open_ledger(parser, options)
     if ledger is None:
         parser.error("name the ledger: --ledger BUCKET or --from DIR")
-    return command.guarded(lambda: _pack(options, ledger), (REFUSED, TRY_AGAIN), as_json=False)
+    return command.guarded(lambda: _pack(options, ledger), (REFUSED, TRY_AGAIN), options.json)
 
 
 def write_archive(
@@ -85,6 +87,10 @@ def _pack(options: argparse.Namespace, ledger: LedgerReader) -> int:
         artifacts = FolderArtifacts(options.folder / BLOBS)
     key = options.key.read_bytes() if options.key else None
     verdict, mark = write_archive(ledger, options.rollout, artifacts, key, file)
+    if options.json:
+        told = {"file": str(file), "fingerprint": mark, "code": verdict.code}
+        print(json.dumps(told | {"checks": [vars(check) for check in verdict.checks]}, indent=2))
+        return PACKED
     print(f"packed {file} ({file.stat().st_size:,} bytes, {len(verdict.checks)} checks)")
     print(f"signed by the key with fingerprint {mark}")
     print("Tell whoever verifies it this fingerprint over another way than the archive.")

@@ -76,10 +76,11 @@ def told(found: Mapping[str, Any]) -> list[str]:
     ready = next(one for one in conditions if one["type"] == "Ready")
     stalled = next(one for one in conditions if one["type"] == "Stalled")
     reason = f" ({ready['reason']})" if ready.get("reason") else ""
+    said = f"{ready['message']}\n{stalled['message']}"
     lines = [
         f"cluster {found['cluster']}: Ready={ready['status']}{reason}",
         f"  {ready['message']}",
-        *([f"  {stalled['message']}"] if stalled["message"] not in ("", ready["message"]) else []),
+        *([f"  {stalled['message']}"] if stalled["message"] not in ready["message"] else []),
         "",
         *table(
             ("condition", "status", "reason", "since"),
@@ -93,7 +94,7 @@ def told(found: Mapping[str, Any]) -> list[str]:
     lines += [
         f"{one['type']:16} {one['message']}"
         for one in conditions
-        if one["type"] in ("Resolved", "EngineAvailable") and one["message"]
+        if one["type"] in ("Resolved", "EngineAvailable") and one["message"] not in said
     ]
     lines += ["", *_plans(found)]
     lines += [f"{one['state']:10} {one['message']}" for one in found["releases"] if one["state"] != "Ready"]
@@ -108,6 +109,8 @@ def _plans(found: Mapping[str, Any]) -> Iterable[str]:
     if rollout:
         step = f", step {rollout['step']}/{rollout['of']}" if rollout.get("step") else ""
         yield f"rollout       {rollout['name']}: {rollout.get('outcome') or 'on'}{step}"
+        if rollout.get("newerPlan"):
+            yield f"newer plan    {rollout['newerPlan']} waits for the end of this rollout"
     ready = sum(one["state"] == "Ready" for one in found["releases"])
     if found["releases"]:
         yield f"releases      {ready} of {len(found['releases'])} are ready"

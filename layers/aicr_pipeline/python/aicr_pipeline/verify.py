@@ -92,7 +92,7 @@ def _verdict(options: argparse.Namespace) -> Verdict:
             signed = look_at_archive(looks, files, fingerprints=options.fingerprint, key=key)
             sealed = files[layout.ENVELOPE]
         else:
-            sealed = options.evidence.read_bytes()
+            sealed = looks.at("size", lambda: _envelope(options.evidence))
             if key is None:
                 looks.unseen("key", "not given: pass --key, since an envelope has none")
                 return looks.verdict_without()
@@ -121,6 +121,13 @@ def _is_archive(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         return file.read(2) == _GZIP
+
+
+def _envelope(path: Path) -> tuple[bytes, str]:
+    size = path.stat().st_size
+    if size > layout.MOST_FILE_BYTES:
+        raise ValueError(f"an envelope has at most {layout.MOST_FILE_BYTES >> 20} MiB")
+    return path.read_bytes(), f"{size:,} bytes"
 
 
 def _files(path: Path) -> tuple[dict[str, bytes], str]:

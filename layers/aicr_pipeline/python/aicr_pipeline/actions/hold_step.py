@@ -5,22 +5,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from aicr_pipeline.actions.tell_approvers import Letters, Ways, letters, messages_key, record, tell
+from aicr_pipeline.actions.tell_approvers import Message, Ways, letters, tell_or_try_again
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import load_report
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import Clock, parse_time, rfc3339
-from aicr_pipeline.decide.approval_message import held, subject
+from aicr_pipeline.decide.approval_message import held, held_subject
 from aicr_pipeline.decide.ending import step_words
-from aicr_pipeline.decide.names import short_name
-from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import StepHeld, hold_key
 from aicr_pipeline.model.step import StepEvent
-
-#: So often the state is tried again when not one message was taken; the page and the status show the hold.
-_MOST_RETRIES = 3
 
 
 def hold_step(
@@ -94,8 +89,6 @@ def _tell(
     clock: Clock,
 ) -> None:
     name = f"hold-{hold.index:04}-{hold.reason}-{_entry(step)}"
-    if ledger.get(messages_key(hold.rollout, name)) is not None:
-        return
     cluster, report = config.cluster.name, load_report(ledger, hold.rollout)
     steps = report.steps if report is not None else ()
     guidance = next((found.guidance for found in steps if found.index == hold.index), None)
@@ -105,17 +98,13 @@ def _tell(
         identity, development = config.approvals.identity, config.development
         return held(cluster, hold, step_words(item), guidance, deadline, link, identity, development)
 
-    what = "is paused" if hold.reason is Reason.Paused else f"waits at {hold.release}"
-    heading = subject(cluster, f"rollout {short_name(hold.rollout)} {what}")
-    people = [one.name for one in config.approvals.approvers if one.name in ways.notifier.topics]
-    made: Letters = letters(config, key, base_url, hold.rollout, text)
-    deliveries = tell(ways, config, people, heading, made)
-    missed = bool(deliveries) and all(delivery.error for delivery in deliveries)
-    again = missed and step.retries < _MOST_RETRIES
-    record(ways, ledger, hold.rollout, "hold", f"{name}-{step.retries}" if again else name, deliveries, clock)
-    if again:
-        raise TransientError(
-            hold.reason,
-            f"Not one message about the hold of rollout {hold.rollout} was taken: {deliveries[0].error}. It "
-            "is tried again.",
-        )
+    message = Message(
+        rollout=hold.rollout,
+        kind="hold",
+        name=name,
+        about=hold.reason,
+        people=tuple(one.name for one in config.approvals.approvers if one.name in ways.notifier.topics),
+        subject=held_subject(cluster, hold),
+        letter=letters(config, key, base_url, hold.rollout, text),
+    )
+    tell_or_try_again(message, ways, config, ledger, step.retries, clock)

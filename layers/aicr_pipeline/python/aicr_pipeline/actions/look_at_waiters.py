@@ -18,8 +18,10 @@ from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import load_request, load_rollout, refuse_revoked, standing_decision
+from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.clock import Clock, parse_time
 from aicr_pipeline.decide.approval import check_decision
+from aicr_pipeline.decide.gate import check_wish
 from aicr_pipeline.decide.job_state import (
     JobState,
     JobToTryAgainError,
@@ -84,6 +86,7 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
         request = load_request(world.ledger, rollout)
         check_decision(decision, request, str(wanted["digest"]), world.clock())
         return {"output": {"decision": decision.decision, "by": list(decision.by)}}
+    check_wish(standing_wish(world.inbox()))
     target = world.coordination.fact(TARGET)
     if target is not None and target["plan"] != wanted["toPlan"]:
         raise PipelineError(

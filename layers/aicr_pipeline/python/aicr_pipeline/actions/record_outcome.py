@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from aicr_pipeline.actions.tell_approvers import tell_everybody
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
@@ -60,10 +61,8 @@ def record_outcome(
     told = told_key("rollouts", name)
     if ledger.get(told) is None:
         bypassed = load_bypass(ledger, name) is not None
-        notifier.send_all(
-            subject(config.cluster.name, f"rollout {name}: {outcome.outcome}"),
-            _words(config, outcome, bypassed),
-        )
+        heading = subject(config.cluster.name, f"rollout {name}: {outcome.outcome}")
+        tell_everybody(bus, notifier, heading, _words(config, outcome, bypassed), rollout=name, kind="end")
         # Last: a run that dies before this tells again, rather than nobody.
         ledger.put_once(told, b"{}")
     return {"outcome": str(outcome.outcome), "reason": str(outcome.reason), "message": outcome.message}

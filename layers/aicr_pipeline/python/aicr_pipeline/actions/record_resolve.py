@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from aicr_pipeline.actions.tell_approvers import tell_everybody
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import told_key
@@ -38,7 +39,7 @@ def record_resolve(
     if ledger.get(told) is None:
         marks = [told, *_today(step, end)]
         if is_worth_a_message(end, step.input) and all(ledger.get(mark) is None for mark in marks):
-            notifier.send_all(*words(end, cluster))
+            tell_everybody(bus, notifier, *words(end, cluster), run=run, kind="resolve")
         # Last: a run that dies before this tells again, rather than nobody.
         for mark in reversed(marks[1:]):
             ledger.put_once(mark, b"{}")

@@ -5,12 +5,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from aicr_pipeline.actions.tell_approvers import tell_everybody
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import told_key
 from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.reasons import Reason
 
 STALLED = "Execution Stalled"
+#: Of a sentence in a record and a message.
+MOST_SAID = 1000
 
 
 def record_stall(
@@ -33,21 +37,41 @@ def record_stall(
         "status": status,
         "error": detail.get("error"),
         "at": event["time"],
+        **_said(detail.get("cause")),
     }
     body = json.dumps(record, sort_keys=True).encode()
     folder = "rollouts" if is_rollout else "resolves"
     key = f"{folder}/{name}/stalls/{hashlib.sha256(body).hexdigest()[:16]}.json"
     if ledger.get(key) is not None:
         return {"stalled": True}
+    said = f"{record['reason']}: {record['message']}\n\n" if "reason" in record else ""
     which = {"rollout" if is_rollout else "run": name}
     bus.announce(STALLED, {"execution": detail["executionArn"], "status": status, **which})
-    notifier.send_all(
+    tell_everybody(
+        bus,
+        notifier,
         f"[aicr {config.cluster.name}] {name} stalled: {status}",
         f"Execution {name} of cluster {config.cluster.name} ended with {status} "
         f"({detail.get('error') or 'no error name'}), which is no decision of the domain.\n\n"
+        f"{said}"
         f"Open it in the Step Functions console and choose Redrive: it continues from the state that "
         f"failed.\n{detail['executionArn']}\n",
+        kind="stall",
+        **which,
     )
     # Last: a run that dies before this tells again, rather than nobody.
     ledger.put_once(key, body)
     return {"stalled": True}
+
+
+def _said(cause: str | None) -> dict[str, str]:
+    """Reason and sentence of the program's own error, which Lambda hands on as JSON; of no other.
+
+    ``errorMessage`` of the Lambda error: a sentence for a person, which never holds a secret.
+    """
+    try:
+        told = str(json.loads(cause or "")["errorMessage"])
+    except (ValueError, KeyError, TypeError):
+        return {}
+    reason, _, message = told.partition(": ")
+    return {"reason": reason, "message": message[:MOST_SAID]} if reason in Reason.__members__ else {}

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from aicr_pipeline.actions.bypass_approval import bypass_approval
-from aicr_pipeline.actions.tell_approvers import Letters, Ways, letters, record, tell
+from aicr_pipeline.actions.tell_approvers import Message, Ways, letters, tell_or_try_again
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import (
     load_report,
@@ -18,14 +18,11 @@ from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval_message import question, subject
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.names import short_name
-from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest, rollout_key
 from aicr_pipeline.model.step import StepEvent
-
-#: So often the state is tried again when not one message was taken; then people find the rollout waiting.
-_MOST_RETRIES = 3
 
 
 def request_approval(
@@ -85,18 +82,18 @@ def request_approval(
             f"Nobody of {', '.join(request.asked)} is an approver any more; start a fresh rollout.",
         )
     cluster = config.cluster.name
-    heading = subject(cluster, f"approve rollout {request.short_name}?")
 
     def text(link: str) -> str:
         return question(cluster, request, report, link, config.development, asked_for.submitter)
 
-    made: Letters = letters(config, key, base_url, rollout, text)
-    deliveries = tell(ways, config, reachable, heading, made)
-    attempt = hashlib.sha256(step.order.encode()).hexdigest()[:12]
-    record(ways, ledger, rollout, "request", f"request-{attempt}", deliveries, clock)
-    if all(delivery.error for delivery in deliveries) and step.retries < _MOST_RETRIES:
-        raise TransientError(
-            Reason.AwaitingApproval,
-            f"Not one message about rollout {rollout} was taken: {deliveries[0].error}. It is tried again.",
-        )
+    message = Message(
+        rollout=rollout,
+        kind="request",
+        name=f"request-{hashlib.sha256(step.order.encode()).hexdigest()[:12]}",
+        about=Reason.AwaitingApproval,
+        people=reachable,
+        subject=subject(cluster, f"approve rollout {request.short_name}?"),
+        letter=letters(config, key, base_url, rollout, text),
+    )
+    tell_or_try_again(message, ways, config, ledger, step.retries, clock)
     return waiting

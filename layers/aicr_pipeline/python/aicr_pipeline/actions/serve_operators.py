@@ -5,12 +5,13 @@ records, rules and races are those of the pages.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from aicr_pipeline.adapters.approvals import (
     load_records,
+    load_stall,
     write_acknowledgement,
     write_approval,
     write_decision,
@@ -369,9 +370,13 @@ def _entry(name: str, approver: Approver | None, desk: Desk, now: datetime) -> d
         outcome=load_outcome(ledger, name),
         revocation=load_revocation(ledger, name),
     )
+    who = approver.name if approver else ""
+    state = page_state(records, who, now)
+    if state in (PageState.Approved, PageState.NotNeeded):
+        state = page_state(replace(records, stall=load_stall(ledger, name)), who, now)
     return {
         "rollout": name,
-        "state": str(page_state(records, approver.name if approver else "", now)),
+        "state": str(state),
         "createdAt": rollout.created_at,
         "deadline": rollout.deadline,
         "submitter": rollout.submitter,

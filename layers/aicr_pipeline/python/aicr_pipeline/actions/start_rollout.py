@@ -32,7 +32,7 @@ from aicr_pipeline.decide.people import submitter_among
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Outcome, Rollout, rollout_key
+from aicr_pipeline.model.rollout import Outcome, PlanWaits, Rollout, rollout_key
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ def start_rollout(
     holder = coordination.take_lock(name)
     if holder != name:
         if executions.state(holder) == "running":
+            _say_that_it_waits(ledger, holder, plan, rfc3339(now))
             return {"started": False, "because": f"rollout {holder} is active"}
         _supersede(ledger, holder, plan, rfc3339(now))
         coordination.drop_lock(holder)
@@ -89,6 +90,7 @@ def start_rollout(
             return {"started": False, "because": "another rollout took the lock"}
     active_one = _settle_others(ledger, coordination, executions, name, plan, rfc3339(now))
     if active_one is not None:
+        _say_that_it_waits(ledger, active_one, plan, rfc3339(now))
         return {"started": False, "because": f"rollout {active_one} is active"}
     # Again: a rollout that was superseded just now may have written releases.
     active = _active(ledger, coordination, plan)
@@ -121,6 +123,13 @@ def start_rollout(
         "deadline": written["deadline"],
     }
     return {"started": executions.start(name, state), "execution": name}
+
+
+def _say_that_it_waits(ledger: Ledger, holder: str, plan: str, now: str) -> None:
+    """For the page of the rollout that is on: whoever looks at it sees that something newer waits."""
+    record = PlanWaits(rollout=holder, plan=plan, at=now)
+    key = rollout_key(holder, f"waiting/{plan[7:]}")
+    ledger.put_once(key, json.dumps(record.wire(), sort_keys=True).encode())
 
 
 def _active(ledger: Ledger, coordination: Coordination, plan: str) -> ActivePlan:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.approval import approval_url, link_secret, signed_in_url
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:  # with it comes an HTTP client, which most clusters do not ne
     from aicr_pipeline.adapters.slack import Slack
 
 MESSAGE_FAILED = "Message Failed"
+#: So often a state is tried again when not one message was taken; then it waits.
+MOST_RETRIES = 3
 
 #: An approver's own message; of None, the one for a channel.
 Letters = Callable[[str | None], str]
@@ -93,6 +96,60 @@ def record(
             ways.bus.announce(MESSAGE_FAILED, {"rollout": rollout, "kind": kind, **asdict(delivery)})
     body = {"kind": kind, "at": rfc3339(clock()), "messages": [asdict(delivery) for delivery in found]}
     ledger.put_once(messages_key(rollout, name), json.dumps(body, sort_keys=True).encode())
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message about a rollout to several people, each with their own link.
+
+    ``kind`` is ``request`` or ``hold``; ``name`` is that of its record; ``about`` is the reason for waiting.
+    """
+
+    rollout: str
+    kind: str
+    name: str
+    about: Reason
+    people: tuple[str, ...]
+    subject: str
+    letter: Letters
+
+
+def tell_or_try_again(
+    message: Message, ways: Ways, config: ClusterConfig, ledger: Ledger, retries: int, clock: Clock
+) -> None:
+    """Write to each of ``people`` and keep what became of it. What is kept under its name is not sent again.
+
+    Raises
+    ------
+    TransientError
+        When not one message was taken, so that the state is tried again; after MOST_RETRIES the wait goes
+        on all the same: page and status show it.
+    """
+    rollout, name = message.rollout, message.name
+    if ledger.get(messages_key(rollout, name)) is not None:
+        return
+    deliveries = tell(ways, config, message.people, message.subject, message.letter)
+    missed = bool(deliveries) and all(delivery.error for delivery in deliveries)
+    again = missed and retries < MOST_RETRIES
+    record(ways, ledger, rollout, message.kind, f"{name}-{retries}" if again else name, deliveries, clock)
+    if again:
+        raise TransientError(
+            message.about,
+            f"Not one message ({message.kind}) about rollout {rollout} was taken: {deliveries[0].error}. It "
+            "is tried again.",
+        )
+
+
+def tell_everybody(bus: Bus, notifier: Notifier, subject: str, text: str, **about: str) -> None:
+    """The same text to every approver, where nothing waits for an answer.
+
+    Somebody whose topic takes nothing keeps nobody from being told, and nobody is told twice for it: that is
+    the event ``Message Failed``. Raises what SNS said when nobody could be told.
+    """
+    for to, error in notifier.send_all(subject, text).items():
+        if error is not None:
+            with suppress(PipelineError, ClientError, BotoCoreError):  # the others are told already
+                bus.announce(MESSAGE_FAILED, {**about, "to": to, "way": "topic", "error": error})
 
 
 def messages_key(rollout: str, name: str) -> str:

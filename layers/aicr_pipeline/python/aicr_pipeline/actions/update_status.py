@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from aicr_pipeline.actions.tell_approvers import tell_everybody
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus, Notifier
@@ -35,15 +37,17 @@ from aicr_pipeline.decide.status import (
     make_status,
     trouble,
 )
-from aicr_pipeline.decide.status_rollout import RolloutSeen
+from aicr_pipeline.decide.status_rollout import NEVER_STARTED, RolloutSeen
 from aicr_pipeline.decide.status_told import Told, next_told, sent, words
 from aicr_pipeline.decide.subscriptions import reachability
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.rollout import Outcome
+from aicr_pipeline.model.rollout import Outcome, Report, Rollout
 from aicr_pipeline.model.runtime import Wish
 from aicr_pipeline.model.status import Condition, ConditionType, Status
 
+#: A start is tried three times, minutes apart; then its event is in the dead-letter queue.
+STARTED_WITHIN = timedelta(minutes=10)
 #: The fact that says what people know.
 TOLD = "status-told"
 STATUS_CHANGED = "Status Changed"
@@ -97,7 +101,7 @@ def update_status(
     ready = status.condition(ConditionType.Ready)
     measure(READY, int(ready.status == "True"))
     measure(UNWELL, int(trouble(status) is not None))
-    return _said(status, pairs, told=_tell(status, coordination, sources.notifier, clock))
+    return _said(status, pairs, told=_tell(status, coordination, bus, sources.notifier, clock))
 
 
 def _said(status: Status, pairs: Sequence[tuple[Condition, Condition]], *, told: bool) -> dict[str, Any]:
@@ -114,7 +118,11 @@ def see(sources: Sources, clock: Clock) -> Seen:
     """Everything a status is made from: ledger, inbox, cluster and topics, never the coordination table."""
     now = clock()  # what is seen is not older
     config, ledger, wish = sources.config, sources.ledger, standing_wish(sources.inbox)
-    rollout = _rollout(sources, wish)
+    rollout, damage = None, None
+    try:
+        rollout = _rollout(sources, now)
+    except PipelineError as error:  # of all that is seen only this cannot be told
+        damage = error
     return Seen(
         config=config,
         now=now,
@@ -128,10 +136,11 @@ def see(sources: Sources, clock: Clock) -> Seen:
             reachability(approver, sources.notifier.subscriptions(approver.name))
             for approver in config.approvals.approvers
         ],
+        damage=damage,
     )
 
 
-def _tell(status: Status, coordination: Coordination, notifier: Notifier, clock: Clock) -> bool:
+def _tell(status: Status, coordination: Coordination, bus: Bus, notifier: Notifier, clock: Clock) -> bool:
     now, fact = clock(), coordination.fact(TOLD)
     before = Told.read(fact)
     after = next_told(before, status, now)
@@ -139,7 +148,7 @@ def _tell(status: Status, coordination: Coordination, notifier: Notifier, clock:
         return False  # nothing new, or another look is at it
     if after.sending != rfc3339(now):
         return False
-    notifier.send_all(*words(after, status))
+    tell_everybody(bus, notifier, *words(after, status), kind="status")
     coordination.change_fact(TOLD, after.wire(), sent(after).wire())
     return True
 
@@ -197,7 +206,7 @@ def _resolve(sources: Sources, wish: Wish) -> ResolveSeen | None:
     return None if sources.resolves(run) == "running" else ResolveSeen(run, None, found)
 
 
-def _rollout(sources: Sources, wish: Wish) -> RolloutSeen | None:
+def _rollout(sources: Sources, now: datetime) -> RolloutSeen | None:
     """The rollout that is on; else the newest that ended as something else than superseded."""
     by_name: dict[str, dict[str, str]] = {}
     for key, modified in sources.ledger.keys("rollouts/"):
@@ -210,7 +219,7 @@ def _rollout(sources: Sources, wish: Wish) -> RolloutSeen | None:
     ]
     if on:
         name = max(on)[1]
-        return _rollout_seen(name, by_name[name], sources)
+        return _rollout_seen(name, by_name[name], sources, now)
     over = sorted(
         (
             (documents["outcome.json"], name)
@@ -222,11 +231,11 @@ def _rollout(sources: Sources, wish: Wish) -> RolloutSeen | None:
     for _, name in over:
         outcome = load_outcome(sources.ledger, name)
         if outcome is not None and outcome.outcome is not Outcome.Superseded:
-            return _rollout_seen(name, by_name[name], sources)
+            return _rollout_seen(name, by_name[name], sources, now)
     return None
 
 
-def _rollout_seen(name: str, documents: Mapping[str, str], sources: Sources) -> RolloutSeen:
+def _rollout_seen(name: str, documents: Mapping[str, str], sources: Sources, now: datetime) -> RolloutSeen:
     ledger = sources.ledger
     rollout, report = load_rollout(ledger, name), load_report(ledger, name)
     outcome = load_outcome(ledger, name)
@@ -239,7 +248,9 @@ def _rollout_seen(name: str, documents: Mapping[str, str], sources: Sources) -> 
         outcome=outcome,
         started=started,
         ready=ready,
-        stall=None if outcome else _stall(name, documents, sources),
+        stall=None
+        if outcome
+        else _stall(name, documents, sources) or _unstarted(rollout, report, sources, now),
         validated="validation.json" in documents,
     )
     if outcome is not None or report is None:
@@ -265,6 +276,15 @@ def _stall(name: str, documents: Mapping[str, str], sources: Sources) -> dict[st
         return None
     found = sources.ledger.get_json(f"rollouts/{name}/{stalls[-1][1]}") or {}
     return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _unstarted(
+    rollout: Rollout, report: Report | None, sources: Sources, now: datetime
+) -> dict[str, str] | None:
+    """As a stall, when nothing ever ran although every try to start it must be over."""
+    if report is not None or now - parse_time(rollout.created_at) < STARTED_WITHIN:
+        return None
+    return {"status": NEVER_STARTED} if sources.rollouts(rollout.name) == "absent" else None
 
 
 def _validation_run(rollout: str, cluster: Cluster) -> str | None:

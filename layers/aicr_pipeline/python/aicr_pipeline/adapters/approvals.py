@@ -21,15 +21,17 @@ from aicr_pipeline.adapters.rollouts import (
 )
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval import whole_decision
-from aicr_pipeline.decide.approval_page import Records
+from aicr_pipeline.decide.approval_page import Records, Stall
 from aicr_pipeline.decide.sign_in import is_member_name
-from aicr_pipeline.errors import TransientError
+from aicr_pipeline.decide.status_rollout import stall_words
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.approvers import Approvals
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
     Acknowledgement,
     Decision,
+    PlanWaits,
     Revocation,
     acknowledgement_key,
     rollout_key,
@@ -76,7 +78,8 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     Raises
     ------
     PipelineError
-        ``PlanUnreadable`` when a record or plan is missing or changed.
+        ``PlanUnreadable`` when a record is missing or changed; a plan only while people are asked about it:
+        nobody answers what cannot be shown, but what was answered can be looked at, and stopped.
     """
     ledger = ListedLedger(ledger, f"rollouts/{rollout}/")
     report, request = load_report(ledger, rollout), load_request(ledger, rollout)
@@ -84,21 +87,60 @@ def load_records(ledger: Ledger, rollout: str, approvals: Approvals) -> Records:
     found, step = load_rollout(ledger, rollout), last_step(ledger, rollout)
     manual = [one.release for one in report.steps if one.must_be_acknowledged] if report else []
     given = (load_acknowledgement(ledger, rollout, release) for release in manual)
+    decision, outcome = standing_decision(ledger, found), load_outcome(ledger, rollout)
+    from_plan, to_plan, damage = None, None, ""
+    try:
+        from_plan = load_plan(ledger, report.from_plan) if report and report.from_plan else None
+        to_plan = load_plan(ledger, report.to_plan) if report else None
+    except PipelineError as error:
+        if decision is None and outcome is None:
+            raise
+        from_plan, damage = None, error.message
     return Records(
         rollout=found,
         report=report,
         request=request,
-        decision=standing_decision(ledger, found),
+        decision=decision,
         revocation=load_revocation(ledger, rollout),
-        outcome=load_outcome(ledger, rollout),
+        outcome=outcome,
         step=step,
         hold=load_hold(ledger, rollout, step.index if step else 0),
         acknowledged=tuple(one for one in given if one is not None),
         needed=needed,
         approvals=_counted(ledger, rollout, approvals) if needed > 1 else (),
-        from_plan=load_plan(ledger, report.from_plan) if report and report.from_plan else None,
-        to_plan=load_plan(ledger, report.to_plan) if report else None,
+        from_plan=from_plan,
+        to_plan=to_plan,
+        damage=damage,
+        stall=load_stall(ledger, rollout),
+        newer=_newer(ledger, rollout),
     )
+
+
+#: What people write: that an execution stopped stays true whatever they say.
+_SAID = ("decision.json", "decisions/", "revocation.json", "acknowledgements/", "waiting/", "stalls/")
+
+
+def load_stall(ledger: Ledger, rollout: str) -> Stall | None:
+    """The record of an execution that stopped, when none of the rollout's own records is newer.
+
+    Whether it was redriven is Step Functions' to say; here it shows with the first thing that it does.
+    """
+    folder = f"rollouts/{rollout}/"
+    written = [(parse_time(at), key) for key, at in ledger.keys(folder)]
+    stalls = [found for found in written if found[1].startswith(f"{folder}stalls/")]
+    if not stalls:
+        return None
+    at, key = max(stalls)
+    if any(when > at for when, name in written if not name.removeprefix(folder).startswith(_SAID)):
+        return None
+    record = ledger.get_json(key)
+    return Stall(str(record["at"]), stall_words(record))
+
+
+def _newer(ledger: Ledger, rollout: str) -> PlanWaits | None:
+    keys = [key for key, _ in ledger.keys(f"rollouts/{rollout}/waiting/")]
+    found = [parse(PlanWaits, ledger.get_json(key), Reason.PlanUnreadable, key) for key in keys]
+    return max(found, key=lambda one: parse_time(one.at), default=None)
 
 
 def write_decision(ledger: Ledger, decision: Decision) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from aicr_pipeline.adapters.aws import error_code
 from aicr_pipeline.decide.subscriptions import Subscription
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.reasons import Reason
@@ -72,13 +73,23 @@ class Notifier:
             for found in page["Subscriptions"]
         ]
 
-    def send_all(self, subject: str, message: str) -> None:
-        """Publish the same text to everyone; one that is not taken stops no other, and is raised last."""
+    def send_all(self, subject: str, message: str) -> dict[str, str | None]:
+        """Publish the same text to everyone; one that is not taken stops no other.
+
+        Returns
+        -------
+        dict
+            Each approver with what SNS said, None when it took the message. Raised when it took none: then
+            nobody hears it twice when it is tried again.
+        """
+        found: dict[str, str | None] = {}
         problem: Exception | None = None
         for approver in self.topics:
             try:
                 self.send(approver, subject, message)
+                found[approver] = None
             except (ClientError, BotoCoreError) as error:
-                problem = problem or error
-        if problem is not None:
+                problem, found[approver] = error, error_code(error) or type(error).__name__
+        if problem is not None and all(found.values()):
             raise problem
+        return found

@@ -90,6 +90,12 @@ def held(
     return "\n".join(lines)
 
 
+def held_subject(cluster: str, hold: StepHeld, again: bool = False) -> str:
+    """The subject of a message about a held step; ``again`` for the reminder."""
+    what = "is paused" if hold.reason is Reason.Paused else f"waits at {hold.release}"
+    return subject(cluster, f"{'reminder: ' if again else ''}rollout {short_name(hold.rollout)} {what}")
+
+
 def guidance_lines(guidance: Guidance | None) -> Iterable[str]:
     """An upgrade record in its own words. What it has on several lines comes line by line: whoever sets them
     in sets in all of them, so that none can pass for a line of ours."""

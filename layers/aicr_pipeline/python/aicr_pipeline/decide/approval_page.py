@@ -20,6 +20,7 @@ from aicr_pipeline.model.rollout import (
     ApprovalRequest,
     Decision,
     Outcome,
+    PlanWaits,
     Report,
     Revocation,
     Rollout,
@@ -37,6 +38,7 @@ class PageState(StrEnum):
     Preparing = "preparing"
     NotNeeded = "not-needed"
     Approved = "approved"
+    Stalled = "stalled"
     ApprovalExpired = "approval-expired"
     Rejected = "rejected"
     Expired = "expired"
@@ -62,12 +64,21 @@ STOPPABLE = frozenset(
         PageState.AwaitingOthers,
         PageState.NotNeeded,
         PageState.Approved,
+        PageState.Stalled,
         PageState.ApprovalExpired,
     }
 )
 
 #: Why people are asked, where the report names a setting.
 _BECAUSE: Mapping[str, str] = {"approvals.always": "the configuration always asks"}
+
+
+@dataclass(frozen=True)
+class Stall:
+    """An execution that stopped without an end; ``words`` say how."""
+
+    at: str
+    words: str
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,12 @@ class Records:
     approvals: tuple[Decision, ...] = ()
     from_plan: Plan | None = None
     to_plan: Plan | None = None
+    #: Why a plan is not here, when it cannot be read.
+    damage: str = ""
+    #: When the execution stopped, and how, unless something happened since.
+    stall: Stall | None = None
+    #: The newest plan that waits for this rollout's end.
+    newer: PlanWaits | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,7 @@ class PageView:
     outcome: RolloutOutcome | None
     revocation: Revocation | None
     progress: Progress | None
+    stall: Stall | None
     held: HeldStep | None
     short_name: str
     remaining: str
@@ -161,11 +179,13 @@ def page_state(records: Records, approver: str, now: datetime) -> PageState:
     if decision is not None:
         if decision.decision == "Rejected":
             return PageState.Rejected
-        return PageState.Approved if parse_time(decision.expires_at) > now else PageState.ApprovalExpired
+        if parse_time(decision.expires_at) <= now:
+            return PageState.ApprovalExpired
+        return PageState.Approved if records.stall is None else PageState.Stalled
     if parse_time(records.rollout.deadline) <= now:
         return PageState.Expired
     if records.report is not None and not records.report.approval_needed:
-        return PageState.NotNeeded
+        return PageState.NotNeeded if records.stall is None else PageState.Stalled
     if records.request is None or records.report is None:
         return PageState.Preparing
     if any(approver in approval.by for approval in records.approvals) and not _are_enough(records, now):
@@ -215,6 +235,7 @@ def page_view(
         outcome=records.outcome,
         revocation=records.revocation,
         progress=_progress(records),
+        stall=records.stall if records.outcome is None else None,
         held=waiting_step(records, state),
         short_name=short,
         remaining=duration_words((parse_time(records.rollout.deadline) - now).total_seconds()),
@@ -281,6 +302,11 @@ def _summary(report: Report | None) -> str:
 
 def _warnings(records: Records, development: bool) -> Iterator[str]:
     request = records.request
+    if records.damage:
+        yield f"Versions and values are not shown: {records.damage}"
+    newer = records.newer
+    if newer is not None and records.outcome is None and newer.plan != records.rollout.to_plan:
+        yield f"A newer plan, {newer.plan}, was wanted on {newer.at}: it waits for the end of this rollout."
     if development:
         yield "Development cluster: evidence from here never qualifies a profile."
     if request is not None and request.identity == "bypass":
@@ -321,6 +347,8 @@ def _history(records: Records) -> tuple[Moment, ...]:
     if records.step is not None:
         started = records.step
         moments.append(Moment(started.at, f"Step {started.index}, {started.release}, started"))
+    if records.stall is not None:
+        moments.append(Moment(records.stall.at, f"Stopped: {records.stall.words}"))
     if records.revocation is not None:
         revoked = records.revocation
         moments.append(Moment(revoked.at, f"Revoked by {revoked.by}: {revoked.reason}"))

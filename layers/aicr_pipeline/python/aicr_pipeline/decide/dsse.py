@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -43,7 +44,7 @@ def envelope(payload_type: str, payload: bytes, keyid: str, signature: bytes) ->
 
 def read_envelope(data: bytes) -> Envelope:
     """Raises ValueError saying what is wrong; nothing is decoded leniently."""
-    document = json.loads(data)
+    document = json.loads(data, object_pairs_hook=once)
     if not isinstance(document, dict):
         raise ValueError("the envelope is not an object")
     signatures = document.get("signatures")
@@ -58,6 +59,14 @@ def read_envelope(data: bytes) -> Envelope:
     if not isinstance(kind, str):
         raise ValueError("the envelope has no payloadType")
     return Envelope(kind, _decode(document.get("payload"), "the payload"), tuple(found))
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose names stand once: with one twice, two readers may read two documents."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
 
 
 def read_key(data: bytes) -> ec.EllipticCurvePublicKey:

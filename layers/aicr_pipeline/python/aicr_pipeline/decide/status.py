@@ -11,7 +11,7 @@ from aicr_pipeline.decide.gate import EngineSeen, controllers_stopped
 from aicr_pipeline.decide.inventory import is_asked_for
 from aicr_pipeline.decide.readiness import Graces, readiness
 from aicr_pipeline.decide.resolve_end import PLAN_PAUSED, PLAN_READY, PLAN_UNCHANGED, RESOLVE_STALLED
-from aicr_pipeline.decide.status_rollout import RolloutSeen, rollout_ready, rollout_stalled
+from aicr_pipeline.decide.status_rollout import RolloutSeen, rollout_ready, rollout_stalled, stall_words
 from aicr_pipeline.decide.subscriptions import Reachability
 from aicr_pipeline.decide.sync_windows import denial
 from aicr_pipeline.errors import PipelineError
@@ -83,6 +83,8 @@ class Seen:
     active: ActiveSeen
     engine: EngineLook
     people: Sequence[Reachability] = ()
+    #: Why the newest rollout cannot be told of, when its records cannot be read.
+    damage: PipelineError | None = None
 
 
 def make_status(seen: Seen, before: Status | None) -> Status:
@@ -106,6 +108,7 @@ def make_status(seen: Seen, before: Status | None) -> Status:
             outcome=rollout.outcome.outcome if rollout.outcome else None,
             step=rollout.started or None,
             of=len(rollout.report.steps) if rollout.report else None,
+            newer_plan=_newer(seen),
         ),
         conditions=tuple(_timed(found, before, rfc3339(seen.now)) for found in conditions),
         releases=releases,
@@ -140,6 +143,14 @@ def _condition(
 # Resolved
 
 
+def _newer(seen: Seen) -> str | None:
+    """The plan that waits for the end of the rollout which is on."""
+    rollout, wanted = seen.rollout, _resolved_plan(seen)
+    if rollout is None or rollout.outcome is not None or wanted == rollout.rollout.to_plan:
+        return None
+    return wanted
+
+
 def _resolved_plan(seen: Seen) -> str | None:
     found = seen.resolve
     if seen.wish.version is None or found is None or found.event not in _GOOD_ENDS:
@@ -166,10 +177,7 @@ def _resolved(seen: Seen) -> Condition:
 
 
 def _stall(found: ResolveSeen) -> str:
-    return (
-        f"its execution is {found.detail.get('status')} ({found.detail.get('error') or 'no error name'}). "
-        "Redrive it, or resolve again"
-    )
+    return f"its execution is {stall_words(found.detail)}. Redrive it, or resolve again"
 
 
 # Engine
@@ -305,6 +313,8 @@ def _not_ready(seen: Seen, engine: Condition, releases: Sequence[ReleaseStatus])
     active = seen.active
     if active.problem is not None:
         return active.problem.reason, active.problem.message
+    if seen.damage is not None:
+        return seen.damage.reason, seen.damage.message
     rolling = None
     if seen.rollout is not None and seen.rollout.outcome is None:
         rolling = rollout_ready(seen.rollout, seen.wish, seen.now)
@@ -354,6 +364,8 @@ def _stalled(seen: Seen, resolved: Condition) -> Condition:
     if seen.resolve is not None and seen.resolve.event is None and seen.wish.version is not None:
         return _condition(which, "True", resolved.reason, resolved.message)
     rollout = seen.rollout
+    if seen.damage is not None and seen.wish.version is not None:
+        return _condition(which, "True", seen.damage.reason, seen.damage.message)
     if rollout is None or seen.wish.version is None:
         return _condition(which, "False")
     found = rollout_stalled(rollout)

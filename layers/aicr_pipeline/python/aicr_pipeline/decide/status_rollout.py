@@ -1,7 +1,9 @@
 """What a rollout that is on, or ended, says in the status; the message forms are those that people know."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
@@ -18,6 +20,9 @@ from aicr_pipeline.model.rollout import (
     Step,
 )
 from aicr_pipeline.model.runtime import Wish
+
+#: In place of a status: nothing ever ran.
+NEVER_STARTED = "NEVER STARTED"
 
 
 @dataclass(frozen=True)
@@ -89,15 +94,28 @@ def rollout_stalled(seen: RolloutSeen) -> tuple[Reason, str] | None:
     if outcome is not None:
         if outcome.outcome in (Outcome.Succeeded, Outcome.Superseded):
             return None
-        return outcome.reason, f"rollout {seen.name} stalled: {outcome.message}"
+        # What a person ended did not stall.
+        what = "ended" if outcome.outcome in (Outcome.Rejected, Outcome.Revoked) else "stalled"
+        return outcome.reason, f"rollout {seen.name} {what}: {outcome.message}"
     if seen.stall is None:
         return None
-    error = seen.stall.get("error") or "no error name"
+    if seen.stall.get("status") == NEVER_STARTED:
+        return Reason.RolloutFailed, (
+            f"rollout {seen.name} stalled: its execution was never started. Look into the dead-letter queue "
+            "for the function start_rollout, or submit the runtime again"
+        )
     message = (
-        f"rollout {seen.name} stalled: its execution is {seen.stall.get('status')} ({error}). Redrive it in "
-        "the Step Functions console, or submit the runtime again"
+        f"rollout {seen.name} stalled: its execution is {stall_words(seen.stall)}. Redrive it in the Step "
+        "Functions console, or submit the runtime again"
     )
+    error = seen.stall.get("reason") or seen.stall.get("error")
     return next((one for one in Reason if one == error), Reason.RolloutFailed), message
+
+
+def stall_words(stall: Mapping[str, Any]) -> str:
+    """``FAILED (UnreachableError: what was being done)``, of a record of an execution that stopped."""
+    error, said = stall.get("error") or "no error name", stall.get("message")
+    return f"{stall.get('status')} ({error}{f': {said}' if said else ''})"
 
 
 def _is_approved(seen: RolloutSeen, now: datetime) -> bool:

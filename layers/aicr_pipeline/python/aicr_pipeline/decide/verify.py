@@ -17,6 +17,7 @@ from aicr_pipeline.decide.dsse import (
     as_der,
     fingerprint,
     is_signed,
+    once,
     pae_digest,
     read_envelope,
     read_key,
@@ -190,6 +191,7 @@ def _signature(envelope: Envelope, key: ec.EllipticCurvePublicKey, mark: str) ->
 
 
 def _statement(envelope: Envelope) -> tuple[Statement, str]:
+    json.loads(envelope.payload, object_pairs_hook=once)
     try:
         statement = Statement.model_validate_json(envelope.payload)
     except ValidationError as error:

@@ -174,6 +174,14 @@ class StepStarted(Document):
     at: str
 
 
+class PlanWaits(Document):
+    """A newer plan became the target while this rollout was on, and waits for its end."""
+
+    rollout: RolloutName
+    plan: Digest
+    at: str
+
+
 class StepHeld(Document):
     """``holds/<index>-<reason>[-<hex>].json``: the gate did not let this step through, and a person can
     change that.

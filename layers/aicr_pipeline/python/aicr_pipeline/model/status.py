@@ -49,6 +49,8 @@ class RolloutStatus(Document):
     #: The last step that the gate let through, of how many.
     step: int | None = None
     of: int | None = None
+    #: What the runtime resolved to since, and what waits for this rollout's end.
+    newer_plan: Digest | None = None
 
 
 class UnreachableApprover(Document):
