@@ -80,7 +80,13 @@ chaos: $(READY) ## one rollout, with each fault at each of its external calls: s
 evidence-pack: $(READY) ## the archive of a rollout's evidence, of a deployed cluster or of make demo [ROLLOUT= LEDGER= OUT=]
 	@$(BIN)/python -m aicr_pipeline.evidence_pack $(ROLLOUT) $(if $(LEDGER),--ledger $(LEDGER),--from $(OUT))
 
+reasons: $(READY) ## docs/reasons.md from real runs: what people see for each reason, some ten minutes
+	@rm -rf build/reasons
+	@REASONS_TO=$(CURDIR)/build/reasons $(BIN)/python -m pytest -q -n 0 -W ignore tests/workflow/small \
+	  $(addprefix tests/workflow/test_,resolve.py jobs.py bundles.py when.py)
+	@$(BIN)/python -m tests.workflow.exhibits build/reasons > docs/reasons.md
+
 clean: ## all that was built; the virtual environment stays
 	rm -rf build cdk.out out evidence-*.tar.gz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests release bench chaos evidence-pack clean
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests release bench chaos evidence-pack reasons clean

@@ -98,7 +98,8 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         # Patch gives self-heal back, asks for a refresh, and takes back what was not begun.
         "sweep_waiters": GroupRights(
             {
-                argocd: [rule("argoproj.io", "applications", "get", "list", "patch")],
+                # Of the project whether a sync window that holds a step is over.
+                argocd: [rule("argoproj.io", "applications", "get", "list", "patch"), project],
                 SYSTEM_NAMESPACE: results,
                 # Pods that AICR 1.0.x removes as soon as their check ended are seen by a watch.
                 VALIDATION_NAMESPACE: [*results, rule("", "pods", "watch")] if looks else results,

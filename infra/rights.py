@@ -360,7 +360,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "sweep_waiters": lambda g: (
         # Whether a pause is over.
         *g.inbox(),
-        *g.read("rollouts/*", "resolves/*"),
+        *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
         # Which validators ran.
         *g.write("rollouts/*/validators/*", "rollouts/*/validators.json"),

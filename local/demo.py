@@ -197,7 +197,7 @@ def _from_a_terminal(job: Job, pipeline: LocalPipeline, rollout: str, view: View
     terminal.write(pipeline.aws, arn, file)
     # Absolute without a folder: the shell looks a bare name up in PATH.
     view.say(
-        f"\nFrom another terminal:\n{terminal.line(_short(Path(sys.executable)), file.absolute(), rollout)}"
+        f"\nFrom another terminal:\n{terminal.lines(_short(Path(sys.executable)), file.absolute(), rollout)}"
     )
 
 

@@ -48,6 +48,7 @@ def summarize(
     """Write the ledger, the plan, the evidence envelope and the public key to ``out``; return the summary."""
     _keep_ledger(pipeline, out / "ledger")
     (out / RUNNING_FILE).write_text(json.dumps(pipeline.running().wire(), indent=2))
+    _keep_mails(pipeline, out / "mails")
     executions = {
         name: {
             "name": found.name,
@@ -91,6 +92,16 @@ def _keep_ledger(pipeline: LocalPipeline, folder: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(pipeline.ledger(found["Key"]) or b"")
             os.utime(file, (written, written))
+
+
+def _keep_mails(pipeline: LocalPipeline, folder: Path) -> None:
+    """What people were sent, a file for each; their links end with the run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, mail in enumerate(pipeline.aws.messages, 1):
+        to = mail.topic_arn.rpartition(":")[2]
+        text = f"To: {to}\nSubject: {mail.subject}\nDate: {mail.time.isoformat()}\n\n{mail.message}"
+        (folder / f"{number:02}-{to}.txt").write_text(text)
 
 
 def _of_rollout(pipeline: LocalPipeline, progress: Progress, out: Path, seconds: float) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def write(aws: LocalAws, arn: str, file: Path) -> None:
     file.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()))
 
 
-def line(python: str, file: Path, rollout: str) -> str:
+def lines(python: str, file: Path, rollout: str) -> str:
     """What to type: in a shell of its own, so that nobody's real credentials are replaced."""
-    return f"( . {shlex.quote(str(file))}; {python} -m aicr_pipeline.approvals describe {rollout} )"
+    asked = ("status --rebuild", f"approvals describe {rollout}")
+    return "\n".join(f"( . {shlex.quote(str(file))}; {python} -m aicr_pipeline.{what} )" for what in asked)

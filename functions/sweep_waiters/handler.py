@@ -33,7 +33,14 @@ def handler(_event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Look at what is waited for and answer the tokens of what is decided."""
     graces = Graces.of(wiring.config().engine)
     world = World(
-        wiring.ledger(), wiring.coordination(), wiring.cluster, wiring.argocd, now, wiring.inbox, graces
+        wiring.ledger(),
+        wiring.coordination(),
+        wiring.cluster,
+        wiring.argocd,
+        now,
+        wiring.inbox,
+        wiring.config,
+        graces,
     )
     sweep = Sweep(
         world,

@@ -20,6 +20,7 @@ from aicr_pipeline.decide.gate import (
     pause,
     planned,
     unacknowledged,
+    window,
 )
 from aicr_pipeline.model.reasons import ROLLOUT_REASONS, Reason
 from aicr_pipeline.model.rollout import (
@@ -152,7 +153,7 @@ PROJECT = {"metadata": {"name": "aicr"}, "spec": {}}
 APPLICATION = new_application(AFTER.desired_state.releases[0], CONFIG, AFTER.desired_state_digest, "x")
 
 
-def window(kind: str = "deny", schedule: str = "0 11 * * *", **more: Any) -> dict[str, Any]:
+def deny(kind: str = "deny", schedule: str = "0 11 * * *", **more: Any) -> dict[str, Any]:
     return {"kind": kind, "schedule": schedule, "duration": "2h", "applications": ["*"], **more}
 
 
@@ -173,23 +174,13 @@ ENGINES = {
         Reason.EngineSuspended,
         "(argocd-application-controller) is scaled to zero",
     ),
-    "denied": (
-        EngineSeen(True, windows(window())),
-        Reason.EngineSuspended,
-        "denies syncs now: deny 0 11 * * * for 2h (UTC)",
-    ),
-    "not allowed": (
-        EngineSeen(True, windows(window("allow", "0 3 * * *"))),
-        Reason.EngineSuspended,
-        "outside of allow 0 3 * * *",
-    ),
 }
 
 
 @pytest.mark.parametrize(("seen", "reason", "words"), ENGINES.values(), ids=ENGINES)
 def test_engines_that_close_the_gate(seen: EngineSeen, reason: Reason, words: str) -> None:
     with refused(reason, words, "then a fresh rollout"):
-        check_engine(CONFIG.engine, seen, APPLICATION, NOW)
+        check_engine(CONFIG.engine, seen)
     assert reason in ROLLOUT_REASONS
 
 
@@ -200,15 +191,34 @@ def test_engines_that_close_the_gate(seen: EngineSeen, reason: Reason, words: st
         EngineSeen(True, PROJECT, [controller(1)]),
         EngineSeen(True, PROJECT, [controller(None)]),
         EngineSeen(True, PROJECT, [controller(0), controller(2)]),
-        EngineSeen(True, windows(window(manualSync=True))),
-        EngineSeen(True, windows(window(schedule="0 9 * * *"))),
-        EngineSeen(True, windows(window(applications=["other-*"]))),
-        EngineSeen(True, windows(window(schedule="whenever"))),
     ],
-    ids=["plain", "runs", "default", "one runs", "manual syncs", "over", "not ours", "unreadable"],
+    ids=["plain", "runs", "default", "one runs"],
 )
 def test_engines_that_open_it(seen: EngineSeen) -> None:
-    check_engine(CONFIG.engine, seen, APPLICATION, NOW)
+    check_engine(CONFIG.engine, seen)
+
+
+@pytest.mark.parametrize(
+    ("project", "words"),
+    [
+        (windows(deny()), "denies syncs now: deny 0 11 * * * for 2h (UTC). The step begins when it is over"),
+        (windows(deny("allow", "0 3 * * *")), "outside of allow 0 3 * * *"),
+        (windows(deny(manualSync=True)), None),
+        (windows(deny(schedule="0 9 * * *")), None),
+        (windows(deny(applications=["other-*"])), None),
+        (windows(deny(schedule="whenever")), None),
+        (PROJECT, None),
+        (None, None),
+    ],
+    ids=["denied", "not allowed", "manual syncs", "over", "not ours", "unreadable", "none", "no project"],
+)
+def test_a_sync_window_holds_the_step_and_ends_nothing(project: Any, words: str | None) -> None:
+    found = window(CONFIG.engine, project, APPLICATION, NOW)
+    if words is None:
+        assert found is None
+        return
+    assert found is not None and found.reason is Reason.EngineSuspended
+    assert words in found.message
 
 
 def test_no_controller_known_is_none_stopped() -> None:

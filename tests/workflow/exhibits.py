@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
+import textwrap
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +30,8 @@ _VARYING = (
     (re.compile(r"https?://127\.0\.0\.1:\d+"), "https://127.0.0.1:8443"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:5000"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "2026-01-01T12:00:00Z"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC"), "2026-01-01 12:00 UTC"),
+    (re.compile(r"\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC"), "1 Jan 2026, 12:00 UTC"),
+    (re.compile(r"\d+ h \d+ min"), "5 h 59 min"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "0123456789abcdef" * 4),
     (re.compile(r"sha256:[0-9a-f]{12}\b"), "sha256:0123456789ab"),
     (re.compile(r"\bdemo-[0-9a-f]{8}-"), "demo-01234567-"),
@@ -71,6 +75,71 @@ def seen(machine: Machine, reason: str, sentence: str) -> None:
         _keep(
             reason, "seen", machine="", sentence=sentence, terminal=terminal, described="", page="", mail=""
         )
+
+
+def main() -> int:
+    """``python -m tests.workflow.exhibits FOLDER``: the document, of what was kept there."""
+    folder = Path(sys.argv[1])
+    print(document({file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}), end="")
+    return 0
+
+
+_HEAD = """# Reasons, as people see them
+
+Made by `make reasons` from real runs of the whole machine: for each reason the sentence, and what the terminal and the
+page show. What to do is in the [runbook](runbook.md#reasons). Times, digests, names and ports are always the same here.
+"""
+#: Of a page, before what it shows of every rollout.
+_REST = ("Mind this", "What changes", "Records")
+_WIDTH = 108
+_MOST_SENTENCE = 600
+
+
+def document(kept: Mapping[str, Mapping[str, str]]) -> str:
+    """docs/reasons.md. A reason that no run came to is said to be missing."""
+    parts = [_HEAD]
+    for reason in Reason:
+        found = kept.get(str(reason))
+        parts.append(f"## {reason}\n")
+        parts.append("No run came to it.\n" if found is None else _entry(found))
+    return "\n".join(parts)
+
+
+def _entry(found: Mapping[str, str]) -> str:
+    said = " ".join(found["sentence"].split())
+    cut = said if len(said) <= _MOST_SENTENCE else f"{said[:_MOST_SENTENCE]} …"
+    quoted = "\n".join(f"> {line}" for line in textwrap.wrap(cut, _WIDTH, break_on_hyphens=False))
+    text = f"{quoted}\n"
+    if found["mail"]:
+        text += f"\nMail: {found['mail']}\n"
+    text += f"\nTerminal, `python -m aicr_pipeline.status`:\n\n{_block(found['terminal'].partition('active plan')[0])}"
+    if found["described"]:
+        shown = [line for line in found["described"].splitlines() if re.match(r"rollout |\d{4}-", line)]
+        text += f"\n`approvals describe`:\n\n{_block(chr(10).join(shown))}"
+    if found["page"]:
+        lines = []
+        for line in found["page"].splitlines():
+            if line.startswith(_REST):
+                break
+            lines.append(line)
+        text += f"\nPage:\n\n{_block(chr(10).join(lines))}"
+    elif found["machine"] == "rollout":
+        text += "\nNobody was asked, so nobody has a link to its page.\n"
+    elif found["machine"] == "resolve":
+        text += "\nThere is no rollout yet, so no page.\n"
+    return f"{text}\nSeen in `{found['test'].rpartition('/')[2]}`.\n"
+
+
+def _block(text: str) -> str:
+    lines = [
+        part
+        for line in text.strip().splitlines()
+        for part in textwrap.wrap(
+            line, _WIDTH, drop_whitespace=False, subsequent_indent="  ", break_on_hyphens=False
+        )
+        or [""]
+    ]
+    return "```text\n" + "\n".join(line.rstrip() for line in lines) + "\n```\n"
 
 
 def _run(machine: Machine, module: Any, *arguments: str) -> str:
@@ -143,3 +212,7 @@ def _same(text: str) -> str:
     for found, instead in _VARYING:
         text = found.sub(instead, text)
     return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,6 +13,7 @@ from local.argocd import Fault, Scenario
 from local.aws.model import ExecutionView
 from local.kube import JOBS
 from local.progress import progress
+from tests.workflow import exhibits
 from tests.workflow.machine import ROOT, Machine, machine, runtime
 from tests.workflow.small.machine import small_bundle
 
@@ -87,6 +88,7 @@ def test_a_newer_runtime_supersedes_the_one_that_resolves(running: Machine) -> N
     assert events(running, older.name) == ["Resolve Superseded"]
     assert (ended.status, ended.output["recorded"]) == ("SUCCEEDED", {"event": "Plan Ready"})
     assert events(running, newer.name) == ["Plan Ready"]
+    exhibits.seen(running, "ResolveSuperseded", f"{older.name} gave way to {newer.name}, and succeeded.")
     # Its one Job ended before it did; nobody heard of it.
     jobs = [job for job in store.list(JOBS, "aicr-system") if older.name in job["metadata"]["name"]]
     assert [job["status"]["conditions"][-1]["type"] for job in jobs] == ["Complete"]

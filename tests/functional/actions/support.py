@@ -257,6 +257,7 @@ class Place:
             lambda: self.argocd,
             self.clock,
             lambda: self.inbox,
+            lambda: self.config,
         )
 
     def sweep(

@@ -11,7 +11,7 @@ from aicr_pipeline.decide.application import new_application
 from aicr_pipeline.decide.assess import assess
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import rollout_key, step_key
 
 from local.argocd.installed import controller
 from local.kube import APP_PROJECTS, APPLICATIONS
@@ -335,12 +335,14 @@ def test_argo_cd_that_is_gone_or_stopped(ready: Place) -> None:
         gate(ready)
 
 
-def test_a_sync_window_that_denies(ready: Place) -> None:
+def test_a_sync_window_holds_until_it_is_over(ready: Place) -> None:
     window = {"kind": "deny", "schedule": "30 11 * * *", "duration": "31m", "applications": ["*"]}
     project = {"spec": {"syncWindows": [window]}}
     ready.store.merge(APP_PROJECTS, "aicr", project, namespace="argocd")
-    with refused(Reason.EngineSuspended, "deny 30 11 * * * for 31m (UTC)"):
-        gate(ready)
+    found = gate(ready)
+    assert (found["open"], found["hold"]["reason"]) == (False, "EngineSuspended")
+    assert "deny 30 11 * * * for 31m (UTC)" in found["hold"]["message"]
+    assert ready.ledger.get(step_key(ROLLOUT, 1)) is None, "nothing of the step began"
     ready.later(60)
     assert gate(ready) == {"open": True}
 

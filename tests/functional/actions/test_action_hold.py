@@ -13,7 +13,7 @@ from aicr_pipeline.actions.hold_step import hold_step
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
 from aicr_pipeline.actions.tell_approvers import Ways
 from aicr_pipeline.adapters.rollouts import load_hold
-from aicr_pipeline.clock import after, rfc3339
+from aicr_pipeline.clock import after, parse_time, rfc3339
 from aicr_pipeline.decide.application import new_application
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.errors import TransientError
@@ -21,7 +21,7 @@ from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
 
-from local.kube import APPLICATIONS
+from local.kube import APP_PROJECTS, APPLICATIONS
 from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, ROLLOUT, Place, aws_error, item, step
 from tests.unit.samples import plan, release, sha
 from tests.unit.upgrades import boundary, record
@@ -96,6 +96,31 @@ def test_it_is_recorded_and_told_once_whoever_retries(place: Place, report: Repo
     (waiter,) = place.coordination.waiters()
     assert (waiter.kind, waiter.order) == ("hold", f"0000#{rfc3339(BEGAN)}#0001")
     assert answer(place) is None, "nothing happened yet"
+
+
+def test_a_sync_window_is_waited_for_and_lifts_itself_or_by_hand(place: Place, report: Report) -> None:
+    """A nightly freeze: the sweeper reads the project, nobody has to do anything."""
+    deny = {"kind": "deny", "schedule": "0 12 * * *", "duration": "8h", "applications": ["*"]}
+    place.store.merge(APP_PROJECTS, "aicr", {"spec": {"syncWindows": [deny]}}, namespace="argocd")
+    frozen = {
+        "reason": "EngineSuspended",
+        "message": "step 1/2 gpu-operator (Upgrade): A sync window denies.",
+    }
+    held(place, frozen)
+    assert answer(place) is None
+    assert place.topics.sent[0]["Subject"].endswith("waits at gpu-operator")
+    deny["manualSync"] = True
+    place.store.merge(APP_PROJECTS, "aicr", {"spec": {"syncWindows": [deny]}}, namespace="argocd")
+    assert answer(place) == {"output": {"release": "gpu-operator", "lifted": "EngineSuspended"}}
+
+
+def test_a_sync_window_that_outlasts_the_deadline_ends_as_expired(place: Place, report: Report) -> None:
+    allow = {"kind": "allow", "schedule": "0 0 30 2 *", "duration": "1h", "applications": ["*"]}
+    place.store.merge(APP_PROJECTS, "aicr", {"spec": {"syncWindows": [allow]}}, namespace="argocd")
+    held(place, {"reason": "EngineSuspended", "message": "step 1/2 gpu-operator (Upgrade): outside."})
+    place.now = parse_time(DEADLINE)
+    found = answer(place) or {}
+    assert found["error"] == "RolloutExpired" and "outside." in found["cause"]
 
 
 def test_a_hold_that_comes_back_is_told_again(place: Place, report: Report) -> None:

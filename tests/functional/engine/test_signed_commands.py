@@ -239,7 +239,7 @@ def test_a_file_for_the_shell_makes_an_approver_of_another_terminal(
     file.touch(mode=0o644)
     terminal.write(pipeline, f"arn:aws:iam::{ACCOUNT}:user/sam", file)
     assert file.stat().st_mode & 0o777 == 0o600, "nobody else reads keys"
-    described = terminal.line(shlex.quote(sys.executable), file, waiting.name)
+    described = terminal.lines(shlex.quote(sys.executable), file, waiting.name).splitlines()[1]
     rejected = described.replace("describe", "reject --reason Later").replace(" )", "; echo $AWS_REGION )")
     for typed, words in ((described, "you         sam"), (rejected, f"{waiting.name} is rejected")):
         done = subprocess.run(

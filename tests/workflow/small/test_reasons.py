@@ -246,15 +246,25 @@ def test_argo_cd_is_gone(small: SmallMachine) -> None:
         store.create(CUSTOM_RESOURCE_DEFINITIONS, definition | {"metadata": {"name": name}})
 
 
-def test_a_sync_window_denies(small: SmallMachine) -> None:
+def test_a_sync_window_holds_the_step_until_it_is_over(small: SmallMachine) -> None:
     _, sent = asked(small)
     window = {"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["*"]}
     with project(small, syncWindows=[window]):
         small.approve()
-        stopped(
-            small, "EngineSuspended", "A sync window of AppProject aicr denies syncs now: deny * * * * *",
-            sent=sent,
-        )  # fmt: skip
+        name = small.pipeline.aws.executions(small.pipeline.machine("rollout"))[-1].name
+        key = f"rollouts/{name}/holds/0001-EngineSuspended.json"
+        small.wait(lambda: small.pipeline.ledger(key) is not None, 60, "the hold")
+        small.wait(
+            lambda: any("waits at" in (m.subject or "") for m in small.pipeline.aws.messages[sent:]),
+            30,
+            "a mail",
+        )
+        words = "A sync window of AppProject aicr denies syncs now: deny * * * * *"
+        assert words in small.page(after=sent)
+        assert small.application("cert-manager") is None
+    wake(small)
+    ended = small.ended()
+    assert ended.status == "SUCCEEDED", (ended.error, ended.cause)
 
 
 def test_the_controller_is_scaled_to_zero(small: SmallMachine) -> None:

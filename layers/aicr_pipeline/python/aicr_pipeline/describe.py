@@ -15,7 +15,7 @@ from typing import Any
 
 from aicr_pipeline import command
 from aicr_pipeline.adapters.ledger import LedgerReader
-from aicr_pipeline.adapters.lookup import PLAN_NAME, ROLLOUT_NAME, RolloutRecords, load_records
+from aicr_pipeline.adapters.lookup import PLAN_NAME, ROLLOUT_NAME, RolloutRecords, load_records, what_there_is
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.decide.compare_plans import Comparison, compare
 from aicr_pipeline.decide.describe import plan_wire, tell
@@ -23,6 +23,7 @@ from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
 
 TOLD, REFUSED, TRY_AGAIN = 0, 1, 3
 #: Of a terminal; wider lines are hard to read.
@@ -85,7 +86,9 @@ def _find(name: str, ledger: LedgerReader | None) -> _Found:
         active = active_plan(command.required(ledger))
         if active.digest is None:
             raise PipelineError(
-                Reason.NoActivePlan, "No rollout has succeeded yet; name a plan or a rollout."
+                Reason.NoActivePlan,
+                "No rollout has succeeded yet; name a plan or a rollout. "
+                f"{what_there_is(command.required(ledger))}",
             )
         plan = load_plan(command.required(ledger), active.digest)
         return _Found(plan, active=True, whole=active.is_whole)
@@ -95,6 +98,11 @@ def _find(name: str, ledger: LedgerReader | None) -> _Found:
         raise PipelineError(
             Reason.PlanUnreadable,
             "That is no file, no plan's digest (8 hexes or more) and no rollout's name.",
+        )
+    if command.required(ledger).get(rollout_key(name, "rollout")) is None:
+        raise PipelineError(
+            Reason.PlanUnreadable,
+            f"Rollout {name} is not in the ledger. {what_there_is(command.required(ledger))}",
         )
     records = load_records(command.required(ledger), name)
     rollout = records.rollout

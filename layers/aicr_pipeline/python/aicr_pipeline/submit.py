@@ -13,6 +13,7 @@ from aicr_pipeline import command
 from aicr_pipeline.adapters.runtimes import MOST_BYTES
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.runtime import RUNTIME_FILE
 from aicr_pipeline.operators import DONE, REFUSED, TRY_AGAIN, add_api_options, open_api, require_api, shown
 
 
@@ -30,7 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _submit(options: argparse.Namespace) -> int:
     text = _read(options.file)
-    found = open_api(options).ask("POST", "/operators/runtime", text, "application/yaml")
+    try:
+        found = open_api(options).ask("POST", "/operators/runtime", text, "application/yaml")
+    except PipelineError as error:
+        # The other side does not know what the file is called here.
+        error.message = error.message.replace(RUNTIME_FILE, str(options.file), 1)
+        raise
     lines = [
         f"submitted: version {found['runtimeVersion']}",
         f"  by    {found['submitter']}",

@@ -22,6 +22,7 @@ from aicr_pipeline.decide.gate import (
     check_release,
     pause,
     planned,
+    window,
 )
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import PlannedRelease
@@ -66,12 +67,17 @@ def check_gate(
     to_plan = load_plan(ledger, rollout.to_plan)
     release = planned(to_plan, found)
     wanted = new_application(release, config, to_plan.desired_state_digest, "")
-    check_engine(config.engine, _engine(argocd), wanted, now)
+    engine = _engine(argocd)
+    check_engine(config.engine, engine)
     application = argocd.application(found.release)
     check_release(found, release, _before(rollout, found, ledger), application, config)
     manual = waits_for_acknowledgement(found, report, rollout, ledger)
     if manual is not None:
         return _held(manual, item)
+    # After the release itself: what ends the rollout need not wait for a window's end.
+    frozen = window(config.engine, engine.project, wanted, now)
+    if frozen is not None:
+        return _held(frozen, item)
     want_credentials(step, release, config, coordination, bus, clock)
     started = StepStarted(rollout=name, index=found.index, release=found.release, at=rfc3339(now))
     # A retry finds it written; the first time is when the step began.

@@ -36,6 +36,7 @@ from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read
 from aicr_pipeline.decide.validation import judge, read_report
 from aicr_pipeline.decide.versions import check_recorded
 from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
+from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import Criteria
 
@@ -52,6 +53,7 @@ class World:
     argocd: Callable[[], ArgoCd]
     clock: Clock
     inbox: Callable[[], Inbox]
+    config: Callable[[], ClusterConfig]
     graces: Graces = Graces()  # noqa: RUF009 - frozen
 
 
@@ -99,7 +101,9 @@ def _approval(waiter: Waiter, world: World) -> Answer | None:
 def _hold(waiter: Waiter, world: World) -> Answer | None:
     """Nothing but "go and look again": the gate reads everything itself."""
     wanted, now = waiter.wanted, world.clock()
-    found = look_at_hold(wanted, world.ledger, world.inbox(), world.coordination, now)
+    found = look_at_hold(
+        wanted, world.ledger, world.inbox(), world.coordination, world.argocd, world.config(), now
+    )
     if found is not None:
         return overdue(waiter, now, found.message)
     return {"output": {"release": wanted["release"], "lifted": wanted["reason"]}}

@@ -32,6 +32,8 @@ from aicr_pipeline.model.rollout import (
 
 #: A plan is named by its digest or by the beginning of it.
 PLAN_NAME = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
+#: Of what a refusal lists.
+MOST_NAMED = 5
 #: As in ``model/rollout.py``; nothing else becomes part of a key.
 ROLLOUT_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
 
@@ -75,6 +77,21 @@ def find_plan(ledger: LedgerReader, name: str) -> Plan:
             f"{len(found)} plans begin with {hexes}; name more of it: {', '.join(sorted(found)[:5])}.",
         )
     return load_plan(ledger, f"sha256:{found[0]}")
+
+
+def what_there_is(ledger: LedgerReader) -> str:
+    """The newest rollouts and the plans of a ledger, for who named none that is there."""
+    rollouts = sorted(
+        (written, key.split("/")[1])
+        for key, written in ledger.keys("rollouts/")
+        if key.endswith("/rollout.json")
+    )
+    plans = sorted((written, key[6:18]) for key, written in ledger.keys("plans/") if key.endswith(".json"))
+    if not rollouts and not plans:
+        return "The ledger has no rollout and no plan yet."
+    names = ", ".join(name for _, name in reversed(rollouts[-MOST_NAMED:])) or "none"
+    digests = ", ".join(digest for _, digest in reversed(plans[-MOST_NAMED:])) or "none"
+    return f"There are rollouts, the newest first: {names}. Plans: {digests}."
 
 
 def load_records(ledger: LedgerReader, name: str) -> RolloutRecords:

@@ -1,7 +1,7 @@
 """May this step run now? What the gate read goes in, the first thing that forbids the step comes out.
 
 Three looks, in this order: at the records, at the engine, at the release. What ends the rollout is raised
-with its reason; what only a person lifts is a ``Hold``, and the step waits.
+with its reason; what a person lifts, or a sync window's end, is a ``Hold``, and the step waits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ _AGAIN = "Submit the runtime again: the fresh rollout asks, and applies every re
 
 @dataclass(frozen=True)
 class Hold:
-    """Why a step waits for a person. ``message`` says what lifts it."""
+    """Why a step waits, for a person or for the end of a sync window. ``message`` says what lifts it."""
 
     reason: Reason
     message: str
@@ -134,8 +134,8 @@ def pause(wish: Wish) -> Hold | None:
     )
 
 
-def check_engine(engine: Engine, seen: EngineSeen, application: Mapping[str, Any], now: datetime) -> None:
-    """Whether Argo CD is there and would sync ``application`` now.
+def check_engine(engine: Engine, seen: EngineSeen) -> None:
+    """Whether Argo CD is there and works. A sync window is ``window``'s.
 
     Raises
     ------
@@ -156,13 +156,21 @@ def check_engine(engine: Engine, seen: EngineSeen, application: Mapping[str, Any
     stopped = controllers_stopped(seen.controllers)
     if stopped is not None:
         raise PipelineError(Reason.EngineSuspended, f"{stopped} Scale it up; then a fresh rollout.")
-    denied = denial(seen.project, application, now)
-    if denied is not None and denied.manual_too:
-        raise PipelineError(
-            Reason.EngineSuspended,
-            f"A sync window of AppProject {engine.project} denies syncs now: {denied.words}. Wait for its "
-            "end, or set manualSync in it; then a fresh rollout.",
-        )
+
+
+def window(
+    engine: Engine, project: Mapping[str, Any] | None, application: Mapping[str, Any], now: datetime
+) -> Hold | None:
+    """A sync window that denies our step, too, holds it: unlike all else that stops Argo CD, it was planned,
+    and it ends by itself."""
+    denied = denial(project or {}, application, now)
+    if denied is None or not denied.manual_too:
+        return None
+    return Hold(
+        Reason.EngineSuspended,
+        f"A sync window of AppProject {engine.project} denies syncs now: {denied.words}. The step begins "
+        "when it is over, or when manualSync is set in it.",
+    )
 
 
 def controllers_stopped(controllers: Sequence[Mapping[str, Any]]) -> str | None:

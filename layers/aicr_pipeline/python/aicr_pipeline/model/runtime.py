@@ -13,7 +13,9 @@ from aicr_pipeline.model.reasons import Reason
 
 #: Of one override as JSON.
 MOST_OVERRIDE_CHARACTERS = 32_000
-#: Where the wish lives in the inbox bucket.
+#: What the wish is called in what is said of it.
+RUNTIME_FILE = "clusterruntime.yaml"
+#: Where it lives in the inbox bucket.
 RUNTIME_KEY = "runtimes/cluster.yaml"
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
@@ -138,5 +140,5 @@ def parse_runtime(text: bytes) -> ClusterRuntime:
     PipelineError
         ``ContentTooLarge`` above 256 KiB, else ``InvalidRuntime`` naming each bad field's path.
     """
-    data = yaml.load(text, Reason.InvalidRuntime, "clusterruntime.yaml", most_bytes=256 << 10)
-    return parse(ClusterRuntime, data, Reason.InvalidRuntime, "clusterruntime.yaml")
+    data = yaml.load(text, Reason.InvalidRuntime, RUNTIME_FILE, most_bytes=256 << 10)
+    return parse(ClusterRuntime, data, Reason.InvalidRuntime, RUNTIME_FILE)
