@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aicr_pipeline.model.reasons import GENERATION
+
 from infra.functions import BY_NAME
 
 State = dict[str, Any]
@@ -79,6 +81,8 @@ class Machine:
             "retries.$": "$$.State.RetryCount",
             "redrives.$": "$$.Execution.RedriveCount",
             "machineVersion": self.version,
+            # Which reasons this definition catches, for functions that are newer than it.
+            "generation": GENERATION,
             "input.$": "$",
         }
 

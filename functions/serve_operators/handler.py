@@ -6,15 +6,8 @@ import json
 from typing import Any
 
 from aicr_pipeline import wiring
-from aicr_pipeline.actions.serve_operators import (
-    Caller,
-    Desk,
-    Reply,
-    decide,
-    describe,
-    list_rollouts,
-    submit_runtime,
-)
+from aicr_pipeline.actions.operators_desk import Caller, Desk, Reply
+from aicr_pipeline.actions.serve_operators import decide, describe, list_rollouts, submit_runtime
 from aicr_pipeline.actions.serve_status import renew_status, tell_running, tell_status
 from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
 from aicr_pipeline.clock import now

@@ -41,7 +41,9 @@ _VARYING = (
 
 
 def ended(machine: Machine, which: str, found: Progress) -> None:
-    """An execution ended badly: what console, mail, terminal and page say."""
+    """An execution ended: what everything says of a bad end, and the status of a good one."""
+    if _folder() is not None and (which, found.status) == ("rollout", "SUCCEEDED"):
+        told(machine, _run(machine, status, "--rebuild"))
     if _folder() is None or found.error not in Reason.__members__ or _kept(found.error) == "end":
         return
     terminal = _run(machine, status, "--rebuild")
@@ -86,9 +88,10 @@ def main() -> int:
 
 _HEAD = """# Reasons, as people see them
 
-Made by `make reasons` from real runs of the whole machine: for each reason the sentence, and what the terminal and the
-page show. What to do is in the [runbook](runbook.md#reasons). Times, digests, names and ports are always the same here.
-"""  # noqa: E501 - a page
+Made by `make reasons` from real runs of the whole machine: for each reason the sentence, and what terminal
+and page show. What to do is in the [runbook](runbook.md#reasons). Times, digests, names and ports are
+always the same here.
+"""
 #: Of a page, before what it shows of every rollout.
 _REST = ("Mind this", "What changes", "Records")
 _WIDTH = 108
@@ -112,8 +115,8 @@ def _entry(found: Mapping[str, str]) -> str:
     text = f"{quoted}\n"
     if found["mail"]:
         text += f"\nMail: {found['mail']}\n"
-    status = _block(found["terminal"].partition("active plan")[0])
-    text += f"\nTerminal, `python -m aicr_pipeline.status`:\n\n{status}"
+    terminal = found["terminal"].partition("active plan")[0]
+    text += f"\nTerminal, `python -m aicr_pipeline.status`:\n\n{_block(terminal)}"
     if found["described"]:
         shown = [line for line in found["described"].splitlines() if re.match(r"rollout |\d{4}-", line)]
         text += f"\n`approvals describe`:\n\n{_block(chr(10).join(shown))}"

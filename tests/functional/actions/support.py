@@ -22,6 +22,7 @@ from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.model.plan import Plan, plan_key
+from aicr_pipeline.model.reasons import GENERATION
 from aicr_pipeline.model.rollout import Report, Rollout, rollout_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
@@ -285,6 +286,7 @@ def step(state: str = "Apply release", **changes: Any) -> StepEvent:
         "state": state,
         "execution": ROLLOUT,
         "machineVersion": "7",
+        "generation": GENERATION,
         "enteredAt": rfc3339(BEGAN),
         "retries": 0,
         "input": {"rollout": ROLLOUT, "cluster": "demo", "deadline": DEADLINE, "toPlan": sha("none")},

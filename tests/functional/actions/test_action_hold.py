@@ -11,6 +11,7 @@ import pytest
 from aicr_pipeline.actions.check_gate import check_gate
 from aicr_pipeline.actions.hold_step import hold_step
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
+from aicr_pipeline.actions.remind_approvers import remind_approvers
 from aicr_pipeline.actions.tell_approvers import Ways
 from aicr_pipeline.adapters.rollouts import load_hold
 from aicr_pipeline.clock import after, parse_time, rfc3339
@@ -289,3 +290,41 @@ def install(place: Place, made: Plan) -> None:
         source = body["spec"]["source"]
         compared = {"comparedTo": {"source": source, "destination": body["spec"]["destination"]}}
         place.set_application(one.name, {"status": {"sync": {"status": "Synced", **compared}}})
+
+
+def test_a_held_step_is_reminded_of_once_at_half_of_its_time(place: Place, report: Report) -> None:
+    place.coordination.take_lock(ROLLOUT)
+    ways = Ways(place.notifier, None, place.bus)
+
+    def remind() -> str | None:
+        done = remind_approvers(
+            place.config, place.ledger, place.coordination, ways, b"k" * 32, "https://a.example",
+            place.clock, lambda found: None,
+        )  # fmt: skip
+        return done["reminded"]
+
+    place.notifier.subscriptions = lambda name: []  # type: ignore[method-assign]
+    held(place)
+    place.topics.sent.clear()
+    half = place.now + (parse_time(DEADLINE) - place.now) / 2
+    place.now = half - timedelta(seconds=1)
+    assert remind() is None
+    place.now = half
+    assert remind() == ROLLOUT
+    assert remind() is None, "once"
+    assert [message["TopicArn"] for message in place.topics.sent] == ["topic-alex", "topic-kim"]
+    assert "reminder: rollout" in place.topics.sent[0]["Subject"]
+    assert "Drain the queue." in place.topics.sent[0]["Message"]
+
+
+def test_what_is_acknowledged_is_not_reminded_of(place: Place, report: Report) -> None:
+    place.coordination.take_lock(ROLLOUT)
+    held(place)
+    acknowledge(place, request_digest(report, DEADLINE))
+    place.now = parse_time(DEADLINE) - timedelta(seconds=1)
+    place.notifier.subscriptions = lambda name: []  # type: ignore[method-assign]
+    done = remind_approvers(
+        place.config, place.ledger, place.coordination, Ways(place.notifier, None, place.bus), b"k" * 32,
+        "https://a.example", place.clock, lambda found: None,
+    )  # fmt: skip
+    assert done["reminded"] is None

@@ -52,6 +52,7 @@ class World:
     def __init__(self, place: Place, **changes: Any) -> None:
         self.place, self.chat, self.failed = place, Chat(), list[Delivery]()
         place.config = config(**changes)
+        place.submit()
         self.listed: dict[str, list[dict[str, str]]] = {}
         place.topics.get_paginator = lambda _: self  # type: ignore[attr-defined]
 

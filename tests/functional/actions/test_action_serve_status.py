@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline import status as command
-from aicr_pipeline.actions.serve_operators import Caller
+from aicr_pipeline.actions.operators_desk import Caller
 from aicr_pipeline.actions.serve_status import renew_status, tell_running, tell_status
 from aicr_pipeline.adapters.statuses import keep_status
 from aicr_pipeline.clock import after, rfc3339

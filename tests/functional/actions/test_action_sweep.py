@@ -8,13 +8,14 @@ from aicr_pipeline.adapters import cluster
 from aicr_pipeline.adapters.rollouts import load_report
 from aicr_pipeline.decide.application import new_application, operation
 from aicr_pipeline.decide.assess import request_digest
+from aicr_pipeline.decide.ending import caught
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
-from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.reasons import CAUGHT_BEFORE, GENERATION, ROLLOUT_REASONS, Reason
 from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS
-from tests.functional.actions.support import DEADLINE, INBOX, PLAN, ROLLOUT, Place
+from tests.functional.actions.support import DEADLINE, INBOX, PLAN, ROLLOUT, Place, item, step
 from tests.unit.samples import plan, sha
 
 RELEASE = PLAN.desired_state.releases[0]
@@ -393,3 +394,26 @@ def test_a_refusal_names_the_step_so_that_the_outcome_can_count(place: Place) ->
     waiting(place)
     found = refused(place.coordination.waiters()[0], PipelineError(Reason.Unauthorized, "No."))
     assert found == {"error": "Unauthorized", "cause": f"{STEP}: No."}
+
+
+@pytest.mark.parametrize(("generation", "error"), [(1, "RolloutFailed"), (GENERATION, "Deleting")])
+def test_an_execution_of_an_older_definition_is_ended_as_it_can_catch(
+    place: Place, generation: int, error: str
+) -> None:
+    """Deployed while it ran: uncaught, the end would pass for a stall of the infrastructure."""
+    answered = {"error": "Deleting", "cause": "step 1/2 gpu-operator (Install): The runtime was deleted."}
+    waits = step("Hold step", item=item(), generation=generation)
+    place.waits.register(waits, "hold", {"rollout": ROLLOUT}, DEADLINE)
+    (waiter,) = place.coordination.waiters()
+    place.coordination.settle(waiter, answered)
+    place.sweep()
+    found = place.sfn.answered["token"]
+    assert found["error"] == error
+    assert "The runtime was deleted." in found["cause"]
+    assert found["cause"].startswith("step 1/2 gpu-operator (Install): ")
+
+
+def test_what_older_definitions_catch_is_caught_today(place: Place) -> None:
+    assert set(CAUGHT_BEFORE) | set(CAUGHT_BEFORE.values()) <= set(ROLLOUT_REASONS)
+    assert caught(1, "ForeignObject", "m") == ("ForeignObject", "m")
+    assert caught(1, "Deleting", "m") == ("RolloutFailed", "Deleting: m")

@@ -9,7 +9,7 @@ import pytest
 from aicr_pipeline import wiring
 from aicr_pipeline.adapters.cluster import ObjectConflictError
 from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError, TransientError
-from aicr_pipeline.model.reasons import ROLLOUT_REASONS, Reason
+from aicr_pipeline.model.reasons import GENERATION, ROLLOUT_REASONS, Reason
 from aicr_pipeline.step import metrics, step_handler
 
 from tests.functional.actions.support import Place, item
@@ -32,7 +32,10 @@ def run(error: Exception, **fields: Any) -> dict[str, Any]:
     def action(_: Any) -> dict[str, Any]:
         raise error
 
-    event = {"state": "Apply release", "execution": "demo-1", "enteredAt": "t", "input": {}, **fields}
+    event = {
+        "state": "Apply release", "execution": "demo-1", "enteredAt": "t", "input": {},
+        "generation": GENERATION, **fields,
+    }  # fmt: skip
     return step_handler(action)(event, CONTEXT)
 
 

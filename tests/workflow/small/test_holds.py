@@ -2,14 +2,18 @@
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aicr_pipeline.model.rollout import step_key
 from aicr_pipeline.model.upgrades import ComponentRecord
 
-from tests.unit.upgrades import boundary, record
+from tests.unit.upgrades import boundary, document, record, transition
+from tests.workflow.machine import runtime
 from tests.workflow.small.machine import RELEASES, Json, SmallMachine
 from tests.workflow.small.terminal import told as terminal
+from tests.workflow.test_bundles import seal
 
 MANUAL = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "manual"))
 BLOCKED = record("gpu-operator", boundary("<99.0.0", ">=99.0.0 <=99.1.0", "blocked"))
@@ -118,3 +122,42 @@ def test_a_revocation_ends_the_wait_for_an_acknowledgement(small: SmallMachine) 
     outcome = small.outcome(ended.name)
     assert (ended.status, ended.error) == ("FAILED", "RolloutRevoked"), ended.cause
     assert outcome["message"].startswith("step 2/3 gpu-operator (Upgrade): Revoked by")
+
+
+@contextmanager
+def bundle_with(small: SmallMachine, upgrades: Json) -> Iterator[None]:
+    """AICR's bundle carries upgrade records, for a while."""
+    folder = small.pipeline.options.bundle
+    assert folder is not None
+    (folder / "upgrades.yaml").write_text(json.dumps(upgrades))
+    seal(folder)
+    try:
+        yield
+    finally:
+        (folder / "upgrades.yaml").unlink()
+        seal(folder)
+
+
+def test_a_record_in_the_bundle_is_resolved_through_jobs_and_holds_its_step(small: SmallMachine) -> None:
+    """From AICR's Jobs to the hold, and on: nothing of the plan is made by the test."""
+
+    def older(state: Json) -> None:
+        state["releases"][1]["chart"]["version"] = "v1.0.0"
+
+    small.installed(older)
+    sent = small.offset
+    with bundle_with(small, document(gpu_operator=[transition("<2.0.0", ">=2.0.0 <=99.0.0")])):
+        resolved = small.resolve(runtime(validation={"deployment": "Disabled"}))
+    assert resolved.status == "SUCCEEDED", resolved.cause
+    page = small.page(after=sent)
+    assert "Verdict: manual" in page and "Jobs would be lost." in page
+    small.approve(after=sent)
+    told = small.offset
+    name = held(small, 2, "AwaitingAcknowledgement")
+    assert ledger(small, step_key(name, 2)) is None
+    small.acknowledge(after=told)
+    ended = small.ended()
+    assert ended.status == "SUCCEEDED", (ended.error, ended.cause)
+    assert small.outcome(name)["installed"] == list(RELEASES)
+    (record_,) = ledger(small, f"plans/{resolved.output['plan']['digest'][7:]}.json")["upgrades"]
+    assert record_["component"] == "gpu-operator"

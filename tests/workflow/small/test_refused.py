@@ -71,6 +71,7 @@ def test_the_project_is_missing(small: SmallMachine) -> None:
             "ValidationUnavailable",
             "validation.enabled is false",
         ),
+        ({"engine": {"surprise": 1}}, "InvalidConfiguration", "engine.surprise: unknown field"),
         (
             {
                 "registry": {

@@ -15,9 +15,9 @@ from aws_lambda_powertools.utilities.parser import parse
 from aicr_pipeline import wiring
 from aicr_pipeline.adapters.runtimes import require_current
 from aicr_pipeline.clock import now, rfc3339
-from aicr_pipeline.decide.ending import step_words
+from aicr_pipeline.decide.ending import caught, step_words
 from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
-from aicr_pipeline.model.reasons import ROLLOUT_REASONS
+from aicr_pipeline.model.reasons import ROLLOUT_REASONS, Reason
 from aicr_pipeline.model.step import StepEvent
 
 logger = Logger()
@@ -54,7 +54,9 @@ def step_handler(action: Callable[[StepEvent], dict[str, Any]]) -> Handler:
                 raise
             logger.warning("refused: %s", error)
             if _is_step(step) and step.item is not None:
-                error = PipelineError(error.reason, f"{step_words(step.item)}: {error.message}")
+                words = f"{step_words(step.item)}: {error.message}"
+                reason, message = caught(step.generation, str(error.reason), words)
+                error = PipelineError(Reason(reason), message)
             if step.token is None:
                 return error.outcome()
             deadline = rfc3339(now() + timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""By the clock: a reminder at half of the deadline, and whether messages can reach every approver."""
+"""By the clock: reminders of questions and held steps, and whether messages can reach every approver."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.rollouts import (
     is_over,
+    last_step,
+    load_acknowledgement,
+    load_hold,
     load_report,
     load_request,
     load_revocation,
@@ -18,11 +21,12 @@ from aicr_pipeline.adapters.rollouts import (
     standing_decision,
 )
 from aicr_pipeline.clock import Clock, parse_time
-from aicr_pipeline.decide.approval_message import reminder, subject
+from aicr_pipeline.decide.approval_message import held, held_subject, reminder, subject
 from aicr_pipeline.decide.approval_page import duration_words
 from aicr_pipeline.decide.subscriptions import Reachability, reachability
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.rollout import ApprovalRequest, Report
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import ApprovalRequest, Report, StepHeld, rollout_key
 
 __all__ = ["APPROVERS_UNREACHABLE", "Reachability", "remind_approvers"]
 
@@ -55,8 +59,9 @@ def remind_approvers(
     dict
         ``reminded``: the rollout, or None; ``unreachable``: names.
     """
+    given = (config, ledger, coordination, ways, key, base_url, clock)
     return {
-        "reminded": _remind(config, ledger, coordination, ways, key, base_url, clock),
+        "reminded": _remind(*given) or _remind_of_hold(*given),
         "unreachable": _look(config, coordination, ways, report),
     }
 
@@ -90,6 +95,57 @@ def _remind(
     # Last: a run that dies before this reminds again, rather than nobody.
     record(ways, ledger, rollout, "reminder", "reminder", deliveries, clock)
     return rollout
+
+
+def _remind_of_hold(
+    config: ClusterConfig,
+    ledger: Ledger,
+    coordination: Coordination,
+    ways: Ways,
+    key: bytes,
+    base_url: str,
+    clock: Clock,
+) -> str | None:
+    """A step that waits for a person is told once more, when half of the time that it had is over."""
+    name = coordination.lock_holder()
+    hold = _held(ledger, name, clock()) if name is not None else None
+    if name is None or hold is None:
+        return None
+    rollout, report = load_rollout(ledger, name), load_report(ledger, name)
+    step = next((one for one in report.steps if one.index == hold.index), None) if report else None
+    guidance = step.guidance if step is not None else None
+    words = hold.message.partition(": ")[0]
+
+    def text(link: str) -> str:
+        identity, development = config.approvals.identity, config.development
+        return held(config.cluster.name, hold, words, guidance, rollout.deadline, link, identity, development)
+
+    people = [one.name for one in config.approvals.approvers]
+    heading = held_subject(config.cluster.name, hold, again=True)
+    deliveries = tell(ways, config, people, heading, letters(config, key, base_url, name, text))
+    record(ways, ledger, name, "reminder", _hold_reminder(hold), deliveries, clock)
+    return name
+
+
+def _hold_reminder(hold: StepHeld) -> str:
+    return f"hold-reminder-{hold.index:04}-{hold.reason}"
+
+
+def _held(ledger: Ledger, name: str, now: datetime) -> StepHeld | None:
+    """The hold that a person can lift, once half of its time is over and nobody was reminded of it."""
+    if is_over(ledger, name) or ledger.get(rollout_key(name, "rollout")) is None:
+        return None
+    started = last_step(ledger, name)
+    hold = load_hold(ledger, name, started.index if started else 0)
+    if hold is None or hold.reason is Reason.EngineSuspended:  # a window ends by itself
+        return None
+    since, deadline = parse_time(hold.at), parse_time(load_rollout(ledger, name).deadline)
+    if not since + (deadline - since) / 2 <= now < deadline:
+        return None
+    if ledger.get(messages_key(name, _hold_reminder(hold))) is not None or load_revocation(ledger, name):
+        return None
+    said = load_acknowledgement(ledger, name, hold.release)
+    return None if hold.reason is Reason.AwaitingAcknowledgement and said is not None else hold
 
 
 def _due(ledger: Ledger, rollout: str, now: datetime) -> _Asked | None:

@@ -1,6 +1,6 @@
 """The signed routes that tell how things are: the status that was kept last, and what is deployed."""
 
-from aicr_pipeline.actions.serve_operators import Caller, Reply
+from aicr_pipeline.actions.operators_desk import Caller, Reply
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.statuses import STATUS_WANTED, read_status

@@ -23,7 +23,9 @@ from aicr_pipeline.adapters.cluster import UnexpectedAnswerError
 from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.adapters.rollouts import refuse_over
 from aicr_pipeline.clock import parse_time, rfc3339
+from aicr_pipeline.decide.ending import caught
 from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.reasons import GENERATION
 from aicr_pipeline.model.rollout import StepReady, ready_key
 
 #: The token is gone: answered before, timed out, or its execution is over.
@@ -231,15 +233,15 @@ class Sweep:
     def _answer(self, waiter: Waiter, answer: Answer) -> bool:
         try:
             if "error" in answer:
-                self._sfn.send_task_failure(
-                    taskToken=waiter.token, error=answer["error"], cause=answer["cause"]
-                )
+                generation = int(waiter.wanted.get("generation", GENERATION))
+                error, cause = caught(generation, answer["error"], answer["cause"])
+                self._sfn.send_task_failure(taskToken=waiter.token, error=error, cause=cause)
             else:
                 self._sfn.send_task_success(taskToken=waiter.token, output=json.dumps(answer["output"]))
-        except ClientError as error:
-            if error_code(error) not in _GONE:
+        except ClientError as refusal:
+            if error_code(refusal) not in _GONE:
                 self._report(
-                    f"the token was not taken ({error_code(error)}); the next look tries again", waiter
+                    f"the token was not taken ({error_code(refusal)}); the next look tries again", waiter
                 )
                 return False
         return True

@@ -6,6 +6,7 @@ from typing import Any
 from aicr_pipeline.adapters.bus import Bus
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.clock import Clock
+from aicr_pipeline.model.reasons import GENERATION
 from aicr_pipeline.model.step import StepEvent
 
 #: An event of this type is only a wake-up.
@@ -24,7 +25,8 @@ class Waits:
         self, step: StepEvent, kind: str, wanted: Mapping[str, Any], deadline: str
     ) -> dict[str, Any]:
         """Wait for something; the sweeper looks at it and answers the token."""
-        return self._put(step, kind, wanted, deadline, None)
+        older = {"generation": step.generation} if step.item and step.generation < GENERATION else {}
+        return self._put(step, kind, {**wanted, **older}, deadline, None)
 
     def end(self, step: StepEvent, answer: Mapping[str, Any], deadline: str) -> dict[str, Any]:
         """End the state at once: the sweeper only delivers ``answer``, as ``look_at_waiters`` has it."""

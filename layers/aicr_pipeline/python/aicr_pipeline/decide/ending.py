@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.reasons import CAUGHT_BEFORE, GENERATION, Reason
 from aicr_pipeline.model.rollout import Outcome, Step
 
 _STEP = re.compile(r"^step (\d+)/")
@@ -110,3 +110,15 @@ def what_to_do(outcome: Outcome, reason: Reason) -> str:
 def outcome_of(reason: Reason) -> Outcome:
     """The outcome that a reason stands for; anything without a name of its own is ``Failed``."""
     return _OUTCOMES.get(reason, Outcome.Failed)
+
+
+def caught(generation: int, reason: str, message: str) -> tuple[str, str]:
+    """Reason and message of a step's end, as the execution's own definition can catch them.
+
+    ``generation`` is the definition's. Uncaught, the end would pass for a stall of the infrastructure.
+    """
+    known = CAUGHT_BEFORE.get(Reason(reason)) if reason in Reason.__members__ else None
+    if generation >= GENERATION or known is None:
+        return reason, message
+    step, separator, rest = message.partition(": ")
+    return str(known), f"{step}: {reason}: {rest}" if separator else f"{reason}: {message}"

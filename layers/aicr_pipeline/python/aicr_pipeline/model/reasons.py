@@ -107,3 +107,12 @@ ROLLOUT_REASONS: tuple[Reason, ...] = (
     Reason.Unauthorized,
     Reason.Conflict,
 )
+
+#: Of definitions of the rollout machine, counted up when its Map learns to catch another reason. An execution
+#: keeps the definition it started with, a function does not: it must end a step as that one can catch.
+GENERATION = 2
+#: What the first one catches instead.
+CAUGHT_BEFORE: dict[Reason, Reason] = {
+    Reason.Deleting: Reason.RolloutFailed,
+    Reason.EngineSuspensionRefused: Reason.EngineSuspended,
+}

@@ -16,6 +16,8 @@ class StepEvent(Document):
     state: str
     execution: str
     machine_version: str = "unknown"
+    #: Of the definition: which reasons it catches. The first one did not say.
+    generation: int = 1
     entered_at: str
     retries: int = 0
     redrives: int = 0
