@@ -38,7 +38,7 @@ demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS
 
 test: $(READY) ## all tests; installs Debian's registry, nginx, skopeo and chromium where it is root
 	@bash .ci/debian
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: $(READY) ## format, lint, types, import layers
 	@$(BIN)/ruff format --check $(CODE)
@@ -68,14 +68,17 @@ resolve: $(READY) ## resolve the runtime of a deployed cluster again, with your 
 cluster-manifests: $(READY) ## the cluster's side, for kubectl apply --server-side -f - [CLUSTER=]
 	@$(BIN)/python -m infra.cluster_manifests $(CLUSTER)
 
-bench: $(READY) ## import times, the demo, the mirror beside other tools [PART=]
+release: $(READY) ## write release.json: the digests of this checkout [CLUSTER= OUT=]
+	@$(BIN)/python -m infra.release $(CLUSTER) $(OUT)/release.json
+
+bench: $(READY) ## import times, the demo, the mirror beside other tools, evidence [PART=]
 	@$(BIN)/python -m tests.bench $(PART)
 
 chaos: $(READY) ## one rollout, with each fault at each of its external calls: some ten minutes [SHARE= SEEDS=]
 	@$(BIN)/python -W ignore -m tests.chaos $(if $(SHARE),--share $(SHARE)) $(if $(SEEDS),--seeds $(SEEDS))
 
-clean: ## all that was built; the virtual environment stays
-	rm -rf build cdk.out out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+evidence-pack: $(READY) ## the archive of a rollout's evidence, of a deployed cluster or of make demo [ROLLOUT= LEDGER= OUT=]
+	@$(BIN)/python -m aicr_pipeline.evidence_pack $(ROLLOUT) $(if $(LEDGER),--ledger $(LEDGER),--from $(OUT))
 
 reasons: $(READY) ## docs/reasons.md from real runs: what people see for each reason, some ten minutes
 	@rm -rf build/reasons
@@ -83,4 +86,7 @@ reasons: $(READY) ## docs/reasons.md from real runs: what people see for each re
 	  $(addprefix tests/workflow/test_,resolve.py jobs.py bundles.py when.py)
 	@$(BIN)/python -m tests.workflow.exhibits build/reasons > docs/reasons.md
 
-.PHONY: reasons help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests bench chaos clean
+clean: ## all that was built; the virtual environment stays
+	rm -rf build cdk.out out evidence-*.tar.gz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests release bench chaos evidence-pack reasons clean

@@ -29,6 +29,7 @@ SIGNED = {
     "SubmitRuntime": "POST /operators/runtime",
     "TellStatus": "GET /operators/status",
     "RenewStatus": "POST /operators/status",
+    "TellRunning": "GET /operators/running",
 }
 
 

@@ -14,7 +14,9 @@ from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
 from aicr_pipeline.decide.application import MANAGED_BY, MANAGED_BY_LABEL
 from aicr_pipeline.decide.credentials import LABELS as SECRET_LABELS
 from aicr_pipeline.decide.credentials import encoded, repo_creds
+from aicr_pipeline.decide.validation_access import LAUNCHER, VALIDATOR
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.aicr_generation import Generation, generation
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 
 from infra.cluster_admission import admission_policies
@@ -49,7 +51,16 @@ def _head(config: ClusterConfig) -> Iterable[str]:
     yield f"# {SYSTEM_NAMESPACE} is privileged because AICR's snapshot reads the host's hardware and systemd;"
     yield "# an admission policy keeps every other Job of the pipeline from using the host."
     if config.validation.enabled:
-        yield "# Validation is cluster-admin-equivalent: AICR runs validators as aicr-validator."
+        version = config.aicr.version
+        who = (
+            f"AICR {version} runs validators as {VALIDATOR}"
+            if generation(version) is Generation.NAMED_ACCOUNT
+            else f"AICR {version} binds its validators itself, so {LAUNCHER} is cluster-admin"
+        )
+        yield f"# Validation is cluster-admin-equivalent: {who}."
+        if config.validation.signing_key is not None:
+            yield f"# {LAUNCHER} signs with {config.validation.signing_key}: kms:Sign, kms:GetPublicKey,"
+            yield "# kms:DescribeKey, by IRSA (validation.serviceAccountAnnotations) or Pod Identity."
     yield "#"
     yield "# The stack maps its functions' roles to groups when the cluster is in its own account and region."
     yield "# Otherwise run, in the cluster's account (PIPELINE_ACCOUNT is the stack's):"

@@ -9,6 +9,8 @@ from typing import Any
 
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
 from aicr_pipeline.decide.credentials import repo_creds
+from aicr_pipeline.decide.validation_access import LAUNCHER, VALIDATOR
+from aicr_pipeline.model.aicr_generation import Generation, generation
 from aicr_pipeline.model.config import ClusterConfig
 
 from infra.names import kubernetes_group
@@ -39,6 +41,15 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
     # Nothing is deleted: a Job ends by its own TTL, and what it owns goes with it.
     jobs = rule("batch", "jobs", "get", "create")
     secrets, config_maps = rule("", "secrets", "create", "patch"), rule("", "configmaps", "create", "patch")
+    # Whether what a validation runs with is there: of either generation, since a runtime may pin another.
+    validated = (
+        [
+            rule("", "serviceaccounts", "get", names=[LAUNCHER, VALIDATOR]),
+            rule(RBAC, "rolebindings", "get", names=[LAUNCHER]),
+        ],
+        [rule(RBAC, "clusterrolebindings", "get", names=[LAUNCHER, VALIDATOR])],
+    )
+    looks, bindings = validated if config.validation.enabled else ([], [])
     # Watched and read, in both namespaces where Jobs run.
     results = [
         rule("batch", "jobs", "get"),
@@ -56,9 +67,10 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
     )
     return {
         "check_prerequisites": GroupRights(
-            {argocd: [project, *controllers]},
+            {argocd: [project, *controllers], **({VALIDATION_NAMESPACE: looks} if looks else {})},
             [
                 argocd_installed,
+                *bindings,
                 rule("", "namespaces", "list"),
                 {"nonResourceURLs": ["/version"], "verbs": ["get"]},
             ],
@@ -66,7 +78,10 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
         "take_snapshot": GroupRights({SYSTEM_NAMESPACE: [jobs, config_maps]}, [rule("", "nodes", "list")]),
         "confirm_criteria": GroupRights({SYSTEM_NAMESPACE: [jobs, config_maps]}),
         "render_bundle": GroupRights({SYSTEM_NAMESPACE: [jobs, secrets]}),
-        "assess_transition": GroupRights({argocd: [applications, project]}, [argocd_installed]),
+        "assess_transition": GroupRights(
+            {argocd: [applications, project], **({VALIDATION_NAMESPACE: looks} if looks else {})},
+            [argocd_installed, *bindings],
+        ),
         "check_gate": GroupRights({argocd: [application, project, *controllers]}, [argocd_installed]),
         # Reads only. Which validation run is on stands in its Job's name.
         "update_status": GroupRights(
@@ -86,7 +101,8 @@ def group_rights(config: ClusterConfig) -> dict[str, GroupRights]:
                 # Of the project whether a sync window that holds a step is over.
                 argocd: [rule("argoproj.io", "applications", "get", "list", "patch"), project],
                 SYSTEM_NAMESPACE: results,
-                VALIDATION_NAMESPACE: results,
+                # Pods that AICR 1.0.x removes as soon as their check ended are seen by a watch.
+                VALIDATION_NAMESPACE: [*results, rule("", "pods", "watch")] if looks else results,
             }
         ),
         # Without get: a patch is answered with the whole Secret, which is what is tried at the registry.
@@ -135,12 +151,18 @@ def job_accounts(config: ClusterConfig) -> Iterable[Manifest]:
 
 
 def _validation(config: ClusterConfig) -> Iterable[Manifest]:
-    """AICR >= 1.1.0: a launcher with namespaced rights, and validators as cluster-admin."""
-    annotations = config.validation.service_account_annotations
-    launcher = service_account(VALIDATION_NAMESPACE, "aicr-validation")
-    if annotations:
+    """What the configured generation of AICR needs, and nothing of the other one's.
+
+    1.0.x: a launcher that is cluster-admin, since it binds an account of each run. From 1.1.0 on: a launcher
+    with namespaced rights, and one account that its validators run as.
+    """
+    launcher = service_account(VALIDATION_NAMESPACE, LAUNCHER)
+    if annotations := config.validation.service_account_annotations:
         launcher["metadata"]["annotations"] = dict(annotations)
     yield launcher
+    if generation(config.aicr.version) is Generation.OWN_BINDING:
+        yield _cluster_admin(LAUNCHER)
+        return
     rules = [
         rule("batch", "jobs", "get", "list", "watch", "create", "patch", "delete"),
         rule("", "configmaps", "get", "list", "watch", "create", "update", "patch", "delete"),
@@ -148,15 +170,19 @@ def _validation(config: ClusterConfig) -> Iterable[Manifest]:
         rule("", "pods/log", "get"),
         rule("", "serviceaccounts", "get"),
     ]
-    account = _account(VALIDATION_NAMESPACE, "aicr-validation")
-    yield from bound("Role", "aicr-validation", rules, account, VALIDATION_NAMESPACE)
-    yield service_account(VALIDATION_NAMESPACE, "aicr-validator")
-    yield {
+    account = _account(VALIDATION_NAMESPACE, LAUNCHER)
+    yield from bound("Role", LAUNCHER, rules, account, VALIDATION_NAMESPACE)
+    yield service_account(VALIDATION_NAMESPACE, VALIDATOR)
+    yield _cluster_admin(VALIDATOR)
+
+
+def _cluster_admin(account: str) -> Manifest:
+    return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": "aicr-validator", "labels": dict(LABELS)},
+        "metadata": {"name": account, "labels": dict(LABELS)},
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [_account(VALIDATION_NAMESPACE, "aicr-validator")],
+        "subjects": [_account(VALIDATION_NAMESPACE, account)],
     }
 
 

@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.assets import configuration_layer
 from infra.findings import Right, acknowledge, give
 from infra.functions import FUNCTIONS, FunctionSpec
 from infra.names import function_name, metrics_namespace
@@ -183,7 +184,7 @@ def _layers(scope: Construct, config: ClusterConfig, sources: Sources) -> list[l
     folders = {
         "dependencies": str(sources.dependencies),
         "program": str(PROGRAM),
-        "configuration": str(sources.configuration(config)),
+        "configuration": str(configuration_layer(config, sources)),
     }
     return [
         lambda_.LayerVersion(

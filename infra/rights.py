@@ -10,6 +10,7 @@ from aicr_pipeline.decide.ecr_host import EcrHost
 from aicr_pipeline.model.config import ClusterConfig
 
 from infra.findings import Right
+from infra.names import partition_of
 
 _UNDER = "Keys under this prefix are named by what they hold; they cannot be listed in advance."
 _REPOSITORIES = "Repositories under this prefix are created by the first push of each chart or bundle."
@@ -36,7 +37,9 @@ class Arns:
     approval_key: str
     webhook_secret: str
     sweep: str
-    signing_key: str
+    #: All keys of the account and region, and the alias that the signing one carries.
+    signing_keys: str
+    signing_alias: str
     notification_key: str
     topics: tuple[str, ...]
     #: Unqualified ARN of each machine, and the ARN pattern of its executions.
@@ -190,14 +193,36 @@ class Grants:
         )
 
     def sign(self) -> tuple[Right, ...]:
-        """Sign a digest; read the public key."""
+        """Sign a digest; read the public key. Of whichever key carries the alias."""
+        carries = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": self.arns.signing_alias}}
+        why = "Keys are replaced by moving the alias; only the key that carries it may be used."
         return (
             Right(
                 ("kms:Sign",),
-                (self.arns.signing_key,),
-                conditions={"StringEquals": {"kms:MessageType": "DIGEST"}},
+                (self.arns.signing_keys,),
+                why,
+                conditions={"StringEquals": {"kms:MessageType": "DIGEST"}, **carries},
             ),
-            Right(("kms:GetPublicKey",), (self.arns.signing_key,)),
+            Right(("kms:GetPublicKey",), (self.arns.signing_keys,), why, conditions=carries),
+        )
+
+    def aicr_key(self) -> tuple[Right, ...]:
+        """Read the public key of the key that AICR signs its evidence with; never sign with it."""
+        uri = self.config.validation.signing_key
+        if uri is None:
+            return ()
+        named = uri.removeprefix("awskms:///")
+        if named.startswith("arn:"):
+            return (Right(("kms:GetPublicKey",), (named,)),)
+        cluster = self.config.cluster
+        keys = f"arn:{partition_of(cluster.region)}:kms:{cluster.region}:{cluster.account}:key/*"
+        return (
+            Right(
+                ("kms:GetPublicKey",),
+                (keys,),
+                "The key is named by its alias; the condition lets nothing else be asked for.",
+                conditions={"StringEquals": {"kms:RequestAlias": named}},
+            ),
         )
 
 
@@ -299,9 +324,12 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("plans/*", "rollouts/*", "resolves/*/recipe.yaml", "evidence/*"),
         *g.write("evidence/*", "rollouts/*/binding.json"),
         *g.push("evidence"),
+        # The wrapper chart that names the image of the workload.
+        *g.pull("wrappers"),
         # AICR tags its evidence as it likes; the repository of an attempt holds that one tag.
         *g.tags("evidence"),
         *g.sign(),
+        *g.aicr_key(),
     ),
     "record_outcome": lambda g: (
         *g.read("rollouts/*"),
@@ -334,6 +362,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.inbox(),
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
+        # Which validators ran.
+        *g.write("rollouts/*/validators/*", "rollouts/*/validators.json"),
         # That a release became ready.
         *g.write("rollouts/*/ready/*"),
         # The last words of Jobs that failed.

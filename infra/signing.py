@@ -1,6 +1,6 @@
 """The key that evidence is signed with. Only ``bind_evidence`` signs, and only digests."""
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import ArnFormat, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -20,11 +20,16 @@ class Signing(Construct):
             removal_policy=RemovalPolicy.RETAIN,
             policy=_policy(Stack.of(self).account, signer),
         )
-        self.key.add_alias(f"alias/aicr-pipeline-{cluster}-evidence")
+        self.alias = f"alias/aicr-pipeline-{cluster}-evidence"
+        self.key.add_alias(self.alias)
+        #: What signs is named by the alias, so that a key is replaced by pointing the alias at another.
+        self.alias_arn = Stack.of(self).format_arn(
+            service="kms", resource=self.alias, arn_format=ArnFormat.NO_RESOURCE_NAME
+        )
 
 
 def _policy(account: str, signer: iam.IRole) -> iam.PolicyDocument:
-    """The account administers the key as usual; three denials hold for it too."""
+    """The account administers the key as usual; the denials hold for it too."""
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(
@@ -63,6 +68,14 @@ def _policy(account: str, signer: iam.IRole) -> iam.PolicyDocument:
                 effect=iam.Effect.DENY,
                 principals=[iam.AnyPrincipal()],
                 actions=["kms:CreateGrant"],
+                resources=["*"],
+            ),
+            # Whoever really wants it gone takes this away first; nobody deletes it by mistake.
+            iam.PolicyStatement(
+                sid="TheKeyIsKept",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:ScheduleKeyDeletion"],
                 resources=["*"],
             ),
         ]

@@ -1,10 +1,7 @@
 """One cluster's pipeline. Only wires the constructs."""
 
-from functools import partial
-
 from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.runtime import RUNTIME_KEY
 from aws_cdk import Annotations, ArnFormat, CfnOutput, Environment, Stack
 from aws_cdk import aws_logs as logs
@@ -14,15 +11,14 @@ from infra import events
 from infra.alarms import Alarms
 from infra.api import LINK_ROUTES, SIGNED_IN_ROUTES, Api
 from infra.approval_key import ApprovalKey
-from infra.asl_resolve import resolve_definition
-from infra.asl_rollout import rollout_definition
+from infra.assets import definitions
 from infra.cluster_access import ClusterAccess
 from infra.compute import LOG_RETENTION, Functions, Roles
 from infra.coordination import Coordination
 from infra.dead_letters import DeadLetters
 from infra.functions import PUBLISHERS, RESOLVE_FUNCTIONS, ROLLOUT_FUNCTIONS
 from infra.machines import ALIAS, StateMachine
-from infra.names import function_name, machine_name, metrics_namespace, partition_of
+from infra.names import function_name, machine_name, metrics_namespace
 from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
@@ -191,7 +187,8 @@ class PipelineStack(Stack):
             approval_key=self.approval_key.secret.secret_arn,
             webhook_secret=self.webhook_secret.secret.secret_arn,
             sweep=self._sweep_arn(),
-            signing_key=self.signing.key.key_arn,
+            signing_keys=Stack.of(self).format_arn(service="kms", resource="key", resource_name="*"),
+            signing_alias=self.signing.alias,
             notification_key=self.notifications.key.key_arn,
             topics=tuple(topic.topic_arn for topic in self.notifications.topics.values()),
             resolve_machine=self._machine_arn("resolve"),
@@ -215,13 +212,12 @@ class PipelineStack(Stack):
             "SWEEP_FUNCTION_ARN": self._sweep_arn(),
             "APPROVAL_URL": self.api.url,
             "OIDC": self.to_json_string(self.sign_in.told if self.sign_in else {}),
-            "SIGNING_KEY_ARN": self.signing.key.key_arn,
+            "SIGNING_KEY_ARN": self.signing.alias_arn,
         }
 
     def _machines(self, sources: Sources, retention: logs.RetentionDays) -> tuple[StateMachine, StateMachine]:
         config = self._config
-        deadline = int(seconds(config.approvals.deadline))
-        partition = partition_of(config.cluster.region)
+        define = definitions(config)
         resolve = StateMachine(
             self,
             "Resolve",
@@ -229,7 +225,7 @@ class PipelineStack(Stack):
             name="resolve",
             functions=self.functions,
             callees=RESOLVE_FUNCTIONS,
-            define=partial(resolve_definition, partition=partition),
+            define=define["resolve"],
             version_of=lambda definition: sources.version(definition, config),
             log_retention=retention,
         )
@@ -240,7 +236,7 @@ class PipelineStack(Stack):
             name="rollout",
             functions=self.functions,
             callees=ROLLOUT_FUNCTIONS,
-            define=partial(rollout_definition, partition=partition, deadline_seconds=deadline),
+            define=define["rollout"],
             version_of=lambda definition: sources.version(definition, config),
             log_retention=retention,
         )
@@ -362,7 +358,7 @@ class PipelineStack(Stack):
             ("CoordinationTable", self.coordination.table.table_name, "Waiters, lock, lease"),
             ("ApprovalUrl", self.api.url, "Where approval pages are served"),
             ("NotificationSecret", self.webhook_secret.secret.secret_arn, "Argo CD's notifications carry it"),
-            ("SigningKey", self.signing.key.key_arn, "Signs evidence"),
+            ("SigningKey", self.signing.alias_arn, "Signs evidence"),
             ("ResolveFunction", self.functions["start_resolve"].function_name, "Invoked to resolve by hand"),
             ("ResolveMachine", self.resolve_machine.alias.ref, "Starts go through this alias"),
             ("RolloutMachine", self.rollout_machine.alias.ref, "Starts go through this alias"),

@@ -18,7 +18,7 @@ from local.approve import approve
 from local.argocd import Scenario
 from local.pipeline import LocalPipeline, Options, fresh_workdir
 from local.progress import Progress, progress
-from local.summary import refused, summarize
+from local.summary import ARCHIVE, refused, summarize
 from local.view import View, closing, refusal
 
 _LINK = re.compile(r"^http\S+/approvals/\S+$", re.MULTILINE)
@@ -83,7 +83,7 @@ def run(job: Job, console: Console) -> int:
     """
     began = time.monotonic()
     job.out.mkdir(parents=True, exist_ok=True)
-    for stale in ("summary.json", "plan.json", "evidence.intoto.json", "public-key.pem", _TERMINAL):
+    for stale in ("summary.json", "plan.json", "evidence.intoto.json", "public-key.pem", ARCHIVE, _TERMINAL):
         (job.out / stale).unlink(missing_ok=True)
     try:
         summary = _run(job, console, began)
@@ -202,17 +202,11 @@ def _from_a_terminal(job: Job, pipeline: LocalPipeline, rollout: str, view: View
 
 
 def _verify_command(out: Path) -> str:
-    python, evidence, key, plan = (
-        _short(path)
-        for path in (
-            Path(sys.executable),
-            out / "evidence.intoto.json",
-            out / "public-key.pem",
-            out / "plan.json",
-        )
+    python, archive, key = (
+        _short(path) for path in (Path(sys.executable), out / ARCHIVE, out / "public-key.pem")
     )
     program = "PYTHONPATH=layers/aicr_pipeline/python"
-    return f"{program} {python} -m aicr_pipeline.verify {evidence} --key {key} --plan {plan}"
+    return f"{program} {python} -m aicr_pipeline.verify {archive} --key {key}"
 
 
 def _short(path: Path) -> str:

@@ -11,7 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from aicr_pipeline.decide.bundle import parse_upstream_env
+from aicr_pipeline.decide.qualification import running_of
+from aicr_pipeline.env import ASSETS
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
+from aicr_pipeline.model.evidence import BoundPipeline
+from aicr_pipeline.model.qualification import Running
 
 from infra.cluster_manifests import manifests
 from infra.synth import synthesize
@@ -68,6 +72,7 @@ class LocalPipeline:
         self.kube: KubeServer
         self.registry: LocalRegistry
         self.argocd: ArgoCdStandin
+        self.assets: BoundPipeline
 
     def __enter__(self) -> Self:
         try:
@@ -102,6 +107,9 @@ class LocalPipeline:
         settings = workdir / "cluster"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "cluster.json").write_text(json.dumps(self.config.wire()))
+        (deployed,) = assembly.glob(f"asset.*/cluster/{ASSETS}")
+        shutil.copy(deployed, settings)
+        self.assets = BoundPipeline.model_validate_json(deployed.read_bytes())
         self._prepare_cluster()
         self.aws = identities.aws = LocalAws(
             assembly,
@@ -146,6 +154,8 @@ class LocalPipeline:
             environment["AICR_SAMPLE_UPGRADES"] = str(options.upgrades.resolve())
         if options.snapshot is not None:
             environment["AICR_SAMPLE_SNAPSHOT"] = str(options.snapshot.resolve())
+        if self.config.validation.signing_key is not None:
+            environment |= self._kms()
         kubelet = Kubelet(
             self.kube.store,
             workdir=workdir / "kubelet",
@@ -153,12 +163,28 @@ class LocalPipeline:
                 server=self.kube.url,
                 token=self.kube.service_account_token,
                 images=frozenset(pullable(self.config)),
+                tags=dict(tagged(self.config)),
                 environment=environment,
             ),
         )
         for part in (self.argocd, kubelet):
             part.start()
             self._stack.callback(part.stop)
+
+    def _kms(self) -> dict[str, str]:
+        """What a person does once, a key and its alias; and what Pod Identity gives the Job's pod."""
+        name = str(self.config.validation.signing_key).removeprefix("awskms:///")
+        kms = self.aws.client("kms")
+        if name.startswith("alias/") and name not in {
+            item["AliasName"] for item in kms.list_aliases()["Aliases"]
+        }:
+            made = kms.create_key(KeySpec="ECC_NIST_P256", KeyUsage="SIGN_VERIFY")["KeyMetadata"]
+            kms.create_alias(AliasName=name, TargetKeyId=made["KeyId"])
+        return {
+            "AWS_ENDPOINT_URL": self.aws.endpoint,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+        }
 
     def _stand_in(self, approver: str) -> None:
         """The named person answers in place of the first approver, on that one's topic."""
@@ -183,6 +209,10 @@ class LocalPipeline:
         except s3.exceptions.NoSuchKey:
             return None
         return body
+
+    def running(self) -> Running:
+        """What the pipeline says of itself: the answer of ``GET /operators/running``."""
+        return running_of(self.config, self.assets)
 
     def machine(self, name: str) -> str:
         """ARN of a state machine: ``resolve`` or ``rollout``."""
@@ -211,6 +241,13 @@ def pullable(config: ClusterConfig) -> Iterable[str]:
     for image in config.aicr.validator_images:
         yield image
         yield f"{image.partition('@')[0]}:{config.aicr.version}"
+
+
+def tagged(config: ClusterConfig) -> Iterable[tuple[str, str]]:
+    """What the tags of AICR's validators stand for, as the configuration pins them."""
+    for image in config.aicr.validator_images:
+        repository, _, digest = image.partition("@")
+        yield repository, digest
 
 
 def wanted_charts(bundle: Path | None) -> Iterable[tuple[str, str, str]]:

@@ -6,12 +6,23 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from aicr_pipeline.adapters.aicr_artifact import FolderArtifacts, RegistryArtifacts
+from aicr_pipeline.adapters.http import Transport
+from aicr_pipeline.adapters.ledger_folder import LedgerFolder
+from aicr_pipeline.adapters.registry import Repository, parse_reference
+from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.decide.dsse import read_envelope
 from aicr_pipeline.decide.verify import pem
+from aicr_pipeline.evidence_pack import BLOBS, write_archive
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.qualification import RUNNING_FILE
 
 from local.pipeline import LocalPipeline
 from local.progress import Progress
+
+#: Of a rollout's evidence, in the folder of the run.
+ARCHIVE = "evidence-pack.tar.gz"
 
 
 def refused(reason: str, message: str, seconds: float) -> dict[str, Any]:
@@ -36,6 +47,7 @@ def summarize(
 ) -> dict[str, Any]:
     """Write the ledger, the plan, the evidence envelope and the public key to ``out``; return the summary."""
     _keep_ledger(pipeline, out / "ledger")
+    (out / RUNNING_FILE).write_text(json.dumps(pipeline.running().wire(), indent=2))
     _keep_mails(pipeline, out / "mails")
     executions = {
         name: {
@@ -72,6 +84,7 @@ def _keep_ledger(pipeline: LocalPipeline, folder: Path) -> None:
     """The ledger as ``aws s3 sync`` leaves it, for the commands that read one: times are the objects' own."""
     for part in ("plans", "resolves", "rollouts", "evidence"):
         shutil.rmtree(folder / part, ignore_errors=True)
+    shutil.rmtree(folder.parent / BLOBS, ignore_errors=True)
     s3, bucket = pipeline.aws.client("s3"), pipeline.aws.outputs["LedgerBucket"]
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for found in page.get("Contents", []):
@@ -157,7 +170,31 @@ def _evidence(pipeline: LocalPipeline, rollout: str, out: Path) -> dict[str, str
     path.write_bytes(pipeline.ledger(pointer["key"]) or b"")
     kms = pipeline.aws.client("kms")
     key.write_bytes(pem(kms.get_public_key(KeyId=pipeline.aws.outputs["SigningKey"])["PublicKey"]))
-    return {"path": str(path), "publicKey": str(key), "fingerprint": pointer["fingerprint"]}
+    return {
+        "path": str(path),
+        "publicKey": str(key),
+        "fingerprint": pointer["fingerprint"],
+        "archive": str(_archive(pipeline, rollout, path.read_bytes(), out)),
+    }
+
+
+def _archive(pipeline: LocalPipeline, rollout: str, sealed: bytes, out: Path) -> Path:
+    """What an auditor gets. The registry ends with the run, so AICR's evidence is kept beside the ledger."""
+    user, password, _ = pipeline.registry.issuer.issue()
+    transport = Transport(frozenset({pipeline.registry.host}))
+
+    def repository(address: str) -> Repository:
+        return Repository(transport, parse_reference(address), FixedCredentials(user, password))
+
+    kept = FolderArtifacts(out / BLOBS)
+    bound = json.loads(read_envelope(sealed).payload)["predicate"].get("aicrEvidence")
+    if bound is not None:
+        found = RegistryArtifacts(repository).get(bound["reference"], signed=bound["signed"])
+        if found is not None:
+            kept.keep(bound["reference"], found)
+    file = out / ARCHIVE
+    write_archive(LedgerFolder(out / "ledger"), rollout, kept, None, file)
+    return file
 
 
 def _json(pipeline: LocalPipeline, key: str) -> Any:

@@ -17,6 +17,7 @@ def handler(step: StepEvent) -> dict[str, Any]:
         wiring.config(),
         wiring.ledger(),
         wiring.inbox(),
+        wiring.cluster(),
         wiring.argocd(),
         wiring.coordination(),
         wiring.bus(),

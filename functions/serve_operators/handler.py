@@ -8,7 +8,7 @@ from typing import Any
 from aicr_pipeline import wiring
 from aicr_pipeline.actions.operators_desk import Caller, Desk, Reply
 from aicr_pipeline.actions.serve_operators import decide, describe, list_rollouts, submit_runtime
-from aicr_pipeline.actions.serve_status import renew_status, tell_status
+from aicr_pipeline.actions.serve_status import renew_status, tell_running, tell_status
 from aicr_pipeline.adapters.lookup import ROLLOUT_NAME
 from aicr_pipeline.clock import now
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -61,6 +61,12 @@ def status() -> Response[str]:
 def fresh_status() -> Response[str]:
     """A fresh one is wanted."""
     return _response(renew_status(_caller(), wiring.bus(), now))
+
+
+@app.get("/operators/running")
+def running() -> Response[str]:
+    """What is deployed."""
+    return _response(tell_running(_caller(), wiring.config(), wiring.pipeline()))
 
 
 @app.post("/operators/runtime")

@@ -49,6 +49,9 @@ def parser() -> argparse.ArgumentParser:
     validate.add_argument("--emit-attestation")
     validate.add_argument("--push")
     validate.add_argument("--no-sign", action="store_true")
+    validate.add_argument("--no-cleanup", action="store_true")
+    validate.add_argument("--signing-key")
+    validate.add_argument("--tlog-upload", choices=["true", "false"], default="true")
     validate.add_argument("--plain-http", action="store_true")
     validate.add_argument("--output", "-o")
     validate.add_argument("--kubeconfig", "-k")
@@ -124,6 +127,9 @@ def run(arguments: argparse.Namespace) -> None:
                 attestation=arguments.emit_attestation,
                 push=arguments.push,
                 no_sign=arguments.no_sign,
+                no_cleanup=arguments.no_cleanup,
+                signing_key=arguments.signing_key,
+                tlog_upload=arguments.tlog_upload == "true",
                 plain_http=arguments.plain_http,
                 output=arguments.output,
                 kubeconfig=arguments.kubeconfig,

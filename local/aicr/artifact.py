@@ -26,6 +26,7 @@ Files = dict[str, tuple[bytes, int]]
 """Path inside the artifact -> content and file mode."""
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_INDEX = "application/vnd.oci.image.index.v1+json"
 _CONFIG = b"{}"
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=30.0)
 
@@ -122,6 +123,51 @@ def pack(files: Files, title: str, description: str = "") -> Artifact:
         "annotations": annotations,
     }
     return Artifact(layer, json.dumps(manifest, separators=(",", ":")).encode())
+
+
+def attach(content: bytes, media_type: str, subject: Artifact, reference: Reference, *, scheme: str) -> None:
+    """Attach a document to a pushed artifact, as an OCI referrer; raises as ``push``.
+
+    Where the registry does not answer with ``OCI-Subject`` the index of referrers is kept under a tag, as the
+    distribution-spec has it.
+    """
+    session = _Session(reference, scheme)
+    session.upload(_CONFIG)
+    session.upload(content)
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "artifactType": media_type,
+            "config": {
+                "mediaType": "application/vnd.oci.empty.v1+json",
+                "digest": _digest(_CONFIG),
+                "size": len(_CONFIG),
+            },
+            "layers": [{"mediaType": media_type, "digest": _digest(content), "size": len(content)}],
+            "subject": {
+                "mediaType": _MANIFEST,
+                "digest": subject.digest,
+                "size": len(subject.manifest),
+            },
+            "annotations": {"org.opencontainers.image.vendor": "NVIDIA"},
+        },
+        separators=(",", ":"),
+    ).encode()
+    path = f"manifests/{_digest(manifest)}"
+    answer = session.send("PUT", path, body=manifest, headers={"Content-Type": _MANIFEST})
+    if "OCI-Subject" in answer.headers:
+        return
+    described = {"mediaType": _MANIFEST, "digest": _digest(manifest), "size": len(manifest)}
+    index = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": _INDEX,
+            "manifests": [{**described, "artifactType": media_type}],
+        }
+    ).encode()
+    tag = subject.digest.replace(":", "-")
+    session.send("PUT", f"manifests/{tag}", body=index, headers={"Content-Type": _INDEX})
 
 
 def _tar(files: Files) -> bytes:

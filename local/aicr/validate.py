@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from local.aicr import AICR_VERSION, evidence
-from local.aicr.artifact import Reference, pack, push, read_folder
+from local.aicr.artifact import Reference, attach, pack, push, read_folder
 from local.aicr.checks import Result, checks_of, report
 from local.aicr.cluster import Cluster
 from local.aicr.constraints import measured, satisfied
 from local.aicr.documents import now, read_document, write_document
 from local.aicr.errors import AicrError, Code, log
-from local.aicr.launcher import run_checks
+from local.aicr.launcher import Launch
+from local.aicr.release import names_its_account
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class Settings:
     attestation: str | None
     push: str | None
     no_sign: bool
+    no_cleanup: bool
+    signing_key: str | None
+    tlog_upload: bool
     plain_http: bool
     output: str | None
     kubeconfig: str | None
@@ -39,25 +43,49 @@ def run(settings: Settings) -> None:
     Raises
     ------
     AicrError
-        INVALID_REQUEST for another phase than deployment, for a push that would be signed, or when a
-        constraint is not met; INTERNAL after everything is written when a check failed.
+        INVALID_REQUEST for another phase than deployment, for a push that would be signed otherwise than with
+        a key, or when a constraint is not met; INTERNAL after everything is written when a check failed.
     """
     if settings.phases != ("deployment",):
         raise AicrError(Code.INVALID_REQUEST, "the stand-in runs --phase deployment only")
-    if settings.push and not settings.no_sign:
-        raise AicrError(Code.INVALID_REQUEST, "the stand-in cannot sign: --push needs --no-sign")
+    check_signing(settings)
     recipe, _ = read_document(settings.recipe, settings.kubeconfig)
     snapshot, _ = read_document(settings.snapshot, settings.kubeconfig)
     check_constraints(recipe, snapshot)
     start = _milliseconds()
     cluster = Cluster.from_environment(settings.kubeconfig)
-    results = run_checks(cluster, settings.namespace, recipe, snapshot, checks_of(recipe))
+    launch = Launch(cluster, settings.namespace, AICR_VERSION, cleanup=not settings.no_cleanup)
+    results = launch.run(recipe, snapshot, checks_of(recipe))
     document = report(results, AICR_VERSION, start, _milliseconds(), now())
     write_document(settings.output, document, output_format="json", kubeconfig=settings.kubeconfig)
     if settings.attestation:
         _emit(settings, recipe, snapshot, document, settings.attestation)
     if failed(results):
         raise AicrError(Code.INTERNAL, "validation failed: a phase did not pass")
+
+
+def check_signing(settings: Settings) -> None:
+    """Keyless signing wants the Sigstore services; a key only a public log, and only when asked.
+
+    Raises
+    ------
+    AicrError
+        INVALID_REQUEST; also for a key with a version before 1.1.0, which does not know the flag.
+    """
+    if settings.signing_key is None:
+        if settings.push and not settings.no_sign:
+            raise AicrError(
+                Code.INVALID_REQUEST, "the stand-in signs with a key only: --signing-key, or --no-sign"
+            )
+        return
+    if not names_its_account(AICR_VERSION):
+        raise AicrError(Code.INVALID_REQUEST, "flag provided but not defined: -signing-key")
+    if settings.no_sign or not settings.push or not settings.attestation:
+        raise AicrError(
+            Code.INVALID_REQUEST, "--signing-key needs --emit-attestation and --push, and no --no-sign"
+        )
+    if settings.tlog_upload:
+        raise AicrError(Code.UNAVAILABLE, "the transparency log cannot be reached from the local engine")
 
 
 def failed(results: list[Result]) -> bool:
@@ -96,9 +124,19 @@ def _emit(
         "AICR Recipe Evidence",
         "Evidence bundle of the local engine's stand-in (recipe-evidence/v1).",
     )
-    push(artifact, reference, scheme="http" if settings.plain_http else "https")
+    scheme = "http" if settings.plain_http else "https"
+    push(artifact, reference, scheme=scheme)
+    if settings.signing_key is not None:
+        from local.aicr import signing  # boto3 costs a second
+
+        bundle = signing.sigstore_bundle(
+            signing.about(built.files["statement.intoto.json"], artifact.digest), settings.signing_key
+        )
+        attach(bundle, signing.BUNDLE_TYPE, artifact, reference, scheme=scheme)
+        log("evidence bundle pushed and signed", reference=reference, digest=artifact.digest)
     evidence.write_pointer(built, folder, reference=str(reference), digest=artifact.digest)
-    log("evidence bundle pushed unsigned", reference=reference, digest=artifact.digest)
+    if settings.signing_key is None:
+        log("evidence bundle pushed unsigned", reference=reference, digest=artifact.digest)
 
 
 def _milliseconds() -> int:

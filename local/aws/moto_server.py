@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
+
+from local.aws.patches import Patches
 
 # No profile, credentials or metadata of this machine; None: not set at all.
 _ISOLATED: dict[str, str | None] = {
@@ -35,6 +38,19 @@ def isolate_environment() -> Callable[[], None]:
 def isolated_settings() -> dict[str, str]:
     """What a child process needs for the same shielding."""
     return {name: value for name, value in _ISOLATED.items() if value is not None}
+
+
+def remember(patches: Patches) -> None:
+    """What moto looks up anew at every request, always with the same answer, is looked up once.
+
+    Its own folders, for the service of a host; the methods of a response class, for those of an action.
+    """
+    from moto.core import responses, utils
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+
+    find = DomainDispatcherApplication.get_backend_for_host
+    patches.replace(DomainDispatcherApplication, "get_backend_for_host", cache(find))
+    patches.replace(responses, "method_names_from_class", cache(utils.method_names_from_class))
 
 
 def start() -> tuple[str, Callable[[], None]]:

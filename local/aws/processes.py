@@ -58,6 +58,21 @@ class ForkServer:
         self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
         self._reader.start()
 
+    def preload(self, names: Sequence[str], path: Sequence[Path]) -> None:
+        """Import modules of ``path``, too, before the children that are asked for from now on are forked.
+
+        Only modules that read nothing of a function's environment when they are imported.
+        """
+        with self._lock:
+            if self._control is None:
+                raise EngineError("The fork server of the handlers has ended; start the engine again.")
+            request = {
+                "preload": list(names),
+                "path": [str(p) for p in path],
+                "pycache": str(self._workdir / "pycache"),
+            }
+            self._control.sendall(json.dumps(request).encode() + b"\n")
+
     def spawn(
         self,
         *,

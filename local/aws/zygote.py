@@ -6,6 +6,7 @@ is already done. `awslambdaric` itself is imported after the fork, since it read
 environment.
 
 Protocol, one JSON document per line on the socket whose number is argv[1]:
+  engine -> {"preload": [...], "path": [...], "pycache": ...}     once it knows the layers; no answer
   engine -> {"id": n, "env": {...}, "path": [...], "cwd": ..., "handler": ..., "log": ..., "pycache": ...}
   zygote -> {"id": n, "pid": p}            and later  {"exited": p, "status": s}
 When the engine goes, however it goes, the socket closes: the zygote kills its children and ends. Should the
@@ -53,13 +54,37 @@ def _run_child(request: dict, zygote: int) -> None:  # type: ignore[type-arg]  #
     run_interface_client(sys.argv)
 
 
-def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
-    for name in sys.argv[2:]:
-        # An optional library that is missing shows up in the handler that needs it, with a real import error.
-        with contextlib.suppress(ImportError):
+#: What boto3 reads before its first call, of the services that most functions call.
+_DESCRIPTIONS = ("dynamodb", "events", "s3", "sns")
+
+
+def _share_descriptions() -> None:
+    """The JSON that describes AWS's services is read once: 100 ms of each child's first client."""
+    loaders = sys.modules.get("botocore.loaders")
+    if loaders is None:
+        return
+    loader = loaders.create_loader()
+    for name in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
+        loader.load_data(name)
+    for service in _DESCRIPTIONS:
+        loader.load_service_model(service, "service-2")
+        loader.load_service_model(service, "endpoint-rule-set-1")
+    loaders.create_loader = lambda search_path_string=None: loader  # type: ignore[attr-defined]
+
+
+def _preload(names: list[str]) -> None:
+    for name in names:
+        # What is missing or broken shows up in the handler that needs it, with a real import error.
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
     gc.freeze()  # keeps the collector from touching, and so copying, the shared pages
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    _preload(sys.argv[2:])
+    _share_descriptions()
+    gc.freeze()
     wake_read, wake_write = socket.socketpair()
     wake_read.setblocking(False)
     wake_write.setblocking(False)
@@ -95,6 +120,11 @@ def main() -> None:
                 *lines, buffer = buffer.split(b"\n")
                 for line in lines:
                     request = json.loads(line)
+                    if "preload" in request:
+                        sys.pycache_prefix = request["pycache"]
+                        sys.path[:0] = request["path"]
+                        _preload(request["preload"])
+                        continue
                     pid = os.fork()
                     if pid == 0:
                         code = 1

@@ -116,7 +116,7 @@ class JobRun:
 
         def report(phase: str) -> None:
             statuses = [
-                [objects.container_status(item, states[item["name"]]) for item in group]
+                [objects.container_status(item, states[item["name"]], self._settings.tags) for item in group]
                 for group in (init, containers)
             ]
             self._write_pod(objects.pod_status(phase, started, _now(), *statuses))

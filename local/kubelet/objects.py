@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 Object = dict[str, Any]
@@ -139,13 +140,26 @@ def _not_ready(phase: str) -> str:
     return {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
 
 
-def container_status(container: Object, state: Object) -> Object:
-    """One entry of containerStatuses; ``state`` is a ContainerState."""
+def image_id(image: str, tags: Mapping[str, str]) -> str:
+    """What a node says it pulled: the repository at the digest of the manifest.
+
+    ``tags`` says what a tagged image of a repository is; of others the digest is made up from the reference.
+    """
+    bare, _, digest = image.partition("@")
+    folder, slash, name = bare.rpartition("/")
+    repository = f"{folder}{slash}{name.partition(':')[0]}"
+    made_up = f"sha256:{hashlib.sha256(image.encode()).hexdigest()}"
+    return f"{repository}@{digest or tags.get(repository, made_up)}"
+
+
+def container_status(container: Object, state: Object, tags: Mapping[str, str]) -> Object:
+    """One entry of containerStatuses; ``state`` is a ContainerState. A container that waits has no image."""
     running = "running" in state
+    image = container.get("image", "")
     return {
         "name": container["name"],
-        "image": container.get("image", ""),
-        "imageID": container.get("image", ""),
+        "image": image,
+        "imageID": "" if "waiting" in state else image_id(image, tags),
         "ready": running or (state.get("terminated") or {}).get("exitCode") == 0,
         "started": running,
         "restartCount": 0,

@@ -56,6 +56,8 @@ class KubeletSettings:
         Namespace and name of a ServiceAccount -> the token its Pods get.
     images
         References or digests that can be pulled; None: every one.
+    tags
+        Repository of an image -> the digest that its tags stand for.
     commands
         First word of a container's command -> program and leading arguments.
     environment
@@ -66,5 +68,6 @@ class KubeletSettings:
     ca_pem: str = ""
     token: Callable[[str, str], str] = default_token
     images: frozenset[str] | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=default_commands)
     environment: Mapping[str, str] = field(default_factory=default_environment)

@@ -24,7 +24,8 @@ MAX_MANIFEST = 4 * 1024 * 1024
 EXPIRED = "Your authorization token has expired. Reauthenticate and try again."
 
 _NAME = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
-_PATH = re.compile(rf"(?P<name>{_NAME})/(?P<kind>manifests|blobs|tags)/(?P<rest>.+)")
+_PATH = re.compile(rf"(?P<name>{_NAME})/(?P<kind>manifests|blobs|tags|referrers)/(?P<rest>.+)")
+_INDEX = "application/vnd.oci.image.index.v1+json"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
 _IMMUTABLE = re.compile(r"(^|/)(charts|wrappers)/")
@@ -74,6 +75,8 @@ class RegistryApp:
             return refused
         if kind == "tags":
             return self._tags(name) if rest == "list" and action == "pull" else _method_refused()
+        if kind == "referrers":
+            return self._referrers(name, rest) if action == "pull" else _method_refused()
         if kind == "manifests":
             if not (_DIGEST.fullmatch(rest) or _TAG.fullmatch(rest)):
                 return _error(400, "TAG_INVALID", "invalid tag or digest")
@@ -109,6 +112,20 @@ class RegistryApp:
         if not self._store.exists(name):
             return _unknown_name(name)
         return JSONResponse({"name": name, "tags": self._store.tags(name)})
+
+    def _referrers(self, name: str, digest: str) -> Response:
+        if not self._store.exists(name):
+            return _unknown_name(name)
+        found = []
+        for held in self._store.digests(name):
+            content, media_type, _ = self._store.manifest(name, held) or (b"{}", "", "")
+            document = json.loads(content)
+            if (document.get("subject") or {}).get("digest") == digest:
+                described = {"mediaType": media_type, "digest": held, "size": len(content)}
+                found.append({**described, "artifactType": document.get("artifactType", "")})
+        return JSONResponse(
+            {"schemaVersion": 2, "mediaType": _INDEX, "manifests": found}, 200, media_type=_INDEX
+        )
 
     def _get_manifest(self, name: str, reference: str) -> Response:
         found = self._store.manifest(name, reference)

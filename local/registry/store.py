@@ -16,6 +16,7 @@ class Store(Protocol):
     def manifest(self, repository: str, reference: str) -> tuple[bytes, str, str] | None: ...
     def put_manifest(self, repository: str, reference: str, content: bytes, media_type: str) -> str: ...
     def tags(self, repository: str) -> list[str]: ...
+    def digests(self, repository: str) -> list[str]: ...
     def exists(self, repository: str) -> bool: ...
 
 
@@ -57,6 +58,9 @@ class MemoryStore:
 
     def tags(self, repository: str) -> list[str]:
         return sorted(tag for name, tag in self._tags if name == repository)
+
+    def digests(self, repository: str) -> list[str]:
+        return sorted(digest for name, digest in self._manifests if name == repository)
 
     def exists(self, repository: str) -> bool:
         return any(name == repository for name, _ in [*self._manifests, *self._blobs])
@@ -105,6 +109,10 @@ class FileStore:
     def tags(self, repository: str) -> list[str]:
         folder = self._root / "repositories" / repository / "_tags"
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def digests(self, repository: str) -> list[str]:
+        folder = self._root / "repositories" / repository / "_manifests"
+        return sorted(f"sha256:{path.name}" for path in folder.iterdir()) if folder.is_dir() else []
 
     def exists(self, repository: str) -> bool:
         folder = self._root / "repositories" / repository

@@ -35,6 +35,7 @@ from aicr_pipeline.adapters.connections import WireError
 from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.application import MANAGED_BY
 from aicr_pipeline.model.plan import Plan
@@ -56,10 +57,10 @@ from local.registry import LocalRegistry, TokenIssuer
 from tests.chaos.faults import Faults, KilledError
 from tests.chaos.interpreter import Execution, FunctionError, Json
 from tests.conftest import ROOT
+from tests.evidence_world import Kms
 from tests.functional.actions.support import INBOX, LEDGER, MACHINE, TABLE
-from tests.functional.actions.test_action_jobs import Key
 from tests.functional.actions.test_action_sweep_jobs import SNAPSHOT
-from tests.unit.samples import config, plan, runtime_text
+from tests.unit.samples import ASSETS, config, plan, runtime_text
 
 REGION = "us-west-2"
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -591,7 +592,7 @@ def world(found: LocalRegistry, wanted: Plan = PLAN) -> Iterator[World]:
             "POWERTOOLS_METRICS_DISABLED": "true", "ROLLOUT_MACHINE_ARN": f"{MACHINE}:live", "APPROVAL_URL": "https://approvals.example",
         }  # fmt: skip
         stack.enter_context(patch.dict(os.environ, environment))
-        key = Key()
+        signer = Signer(Kms(), "alias/evidence")
         replaced: list[tuple[Any, str, Any]] = [
             (aws, "client", client),
             (wiring, "now", made.clock),
@@ -600,7 +601,8 @@ def world(found: LocalRegistry, wanted: Plan = PLAN) -> Iterator[World]:
             (wiring, "cluster", lambda: made._cluster),
             (wiring, "argocd", lambda: ArgoCd(made._cluster, made.config.engine)),
             (wiring, "registry", lambda: made._registry),
-            (wiring, "signer", lambda: key),
+            (wiring, "signer", lambda: signer),
+            (wiring, "pipeline", lambda: ASSETS),
             (wiring, "approval_key", lambda: b"k" * 64),
             (wiring, "bus", lambda: Bus(clients()["events"], "default", "demo")),
             (wiring, "notifier", lambda: Notifier(clients()["sns"], made.topics)),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.decide.aicr_job import (
     PushTarget,
+    Signing,
     output_config_map,
     registry_secret,
     render_job,
@@ -25,6 +26,7 @@ from aicr_pipeline.decide.application import (
     updated_application,
     withdrawal,
 )
+from aicr_pipeline.model.aicr_generation import Generation
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 from aicr_pipeline.model.plan import PlannedChart, PlannedRelease
 from aicr_pipeline.model.runtime import ClusterRuntime, parse_runtime
@@ -115,7 +117,8 @@ def job(function: str) -> Manifest:
     if function == "render_bundle":
         return render_job("run-render-1", "run", IMAGE, RUNTIME, target)
     if function == "validate_deployment":
-        return validate_job("run-validate-1", "run", IMAGE, RUNTIME.spec.placement.system, target)
+        system, key = RUNTIME.spec.placement.system, Signing("awskms:///alias/k", "us-west-2", False)
+        return validate_job("run-validate-1", "run", IMAGE, Generation.NAMED_ACCOUNT, system, target, key)
     return snapshot_job("run-snapshot-1", "run", IMAGE, RUNTIME.spec.placement.accelerated)
 
 

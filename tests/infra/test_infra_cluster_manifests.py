@@ -27,6 +27,7 @@ from local.kube import (
     argocd_crds,
 )
 from tests.infra.conftest import DEMO, PRIVATE
+from tests.unit.samples import VALIDATOR_IMAGE
 from tests.unit.samples import config as sample
 
 
@@ -189,6 +190,56 @@ def test_validation_brings_cluster_admin_only_when_enabled(server: KubeServer, c
     assert "name: aicr-validator" not in without
 
 
+def validating(version: str, **more: Any) -> ClusterConfig:
+    enabled = {"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]}
+    return sample(**enabled, **{"aicr.version": version}, **more)
+
+
+def admins(config: ClusterConfig) -> set[str]:
+    """ServiceAccounts that are cluster-admin."""
+    return {
+        subject["name"]
+        for binding in kinds(config, "ClusterRoleBinding")
+        if binding["roleRef"]["name"] == "cluster-admin"
+        for subject in binding["subjects"]
+    }
+
+
+def test_each_generation_of_aicr_gets_what_it_needs_and_nothing_else() -> None:
+    """1.0.x: the launcher is cluster-admin. From 1.1.0 on its rights are its namespace's."""
+    older, newer = validating("v1.0.3"), validating("v1.1.2")
+    accounts = {
+        version: {found["metadata"]["name"] for found in kinds(config, "ServiceAccount")}
+        for version, config in (("older", older), ("newer", newer))
+    }
+    assert (admins(older), admins(newer)) == ({"aicr-validation"}, {"aicr-validator"})
+    assert accounts["newer"] - accounts["older"] == {"aicr-validator"}
+    role = "aicr-validation"
+    assert role in {found["metadata"]["name"] for found in kinds(newer, "Role")}
+    assert role not in {found["metadata"]["name"] for found in kinds(older, "Role")}
+    assert "AICR v1.0.3 binds its validators itself, so aicr-validation is cluster-admin" in render(older)
+    assert "AICR v1.1.2 runs validators as aicr-validator" in render(newer)
+
+
+@pytest.mark.parametrize("version", ["v1.0.3", "v1.1.2"])
+def test_the_launcher_has_the_annotations_and_nobody_else(version: str) -> None:
+    """An IAM role for the launcher is not one for the validators, who run as cluster-admin beside it."""
+    irsa = {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/aicr-validation-demo"}
+    config = validating(version, **{"validation.serviceAccountAnnotations": irsa})
+    annotated = {
+        found["metadata"]["name"]: found["metadata"]["annotations"]
+        for found in manifests(config)
+        if "annotations" in found["metadata"]
+    }
+    assert annotated == {"aicr-validation": irsa}
+
+
+def test_a_signing_key_says_what_the_launcher_needs() -> None:
+    text = render(validating("v1.1.2", **{"validation.signingKey": "awskms:///alias/k"}))
+    assert "# aicr-validation signs with awskms:///alias/k: kms:Sign, kms:GetPublicKey," in text
+    assert "signs with" not in render(validating("v1.1.2"))
+
+
 def test_every_function_that_faces_the_cluster_has_rights_there(config: ClusterConfig) -> None:
     facing = {function.name for function in FUNCTIONS if function.faces_kubernetes}
     assert set(group_rights(config)) == facing
@@ -198,7 +249,10 @@ def test_no_group_has_wildcards_or_touches_rbac(config: ClusterConfig) -> None:
     for rights in group_rights(config).values():
         for rule in [*rights.cluster, *(rule for rules in rights.namespaced.values() for rule in rules)]:
             assert "*" not in [*rule["verbs"], *rule.get("resources", []), *rule.get("apiGroups", [])]
-            assert "rbac.authorization.k8s.io" not in rule.get("apiGroups", [])
+            if "rbac.authorization.k8s.io" in rule.get("apiGroups", []):
+                # Whether a validation has what it runs with: a look at bindings that are named.
+                assert rule["verbs"] == ["get"]
+                assert rule["resourceNames"]
             refused = {"escalate", "bind", "impersonate", "delete", "deletecollection"}
             assert not refused & set(rule["verbs"])
 

@@ -9,7 +9,7 @@ from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from infra.functions import FUNCTIONS, PUBLISHERS
 from infra.rights import _RIGHTS, Arns, Grants
 from tests.infra.templates import Stack, as_list, plain
-from tests.unit.samples import config
+from tests.unit.samples import VALIDATOR_IMAGE, config
 
 #: Every action that is granted on all resources, and why there is no other way.
 ON_EVERYTHING = {
@@ -115,7 +115,46 @@ def test_only_who_loads_a_plan_may_read_plans(stack: Stack) -> None:
 def test_only_bind_evidence_signs_and_only_digests(stack: Stack) -> None:
     assert granted(stack, "kms:Sign") == {"bind_evidence"}
     (statement,) = [found for _, found in stack.statements() if "kms:Sign" in as_list(found["Action"])]
-    assert statement["Condition"] == {"StringEquals": {"kms:MessageType": "DIGEST"}}
+    # Of whichever key carries the alias; which one that is, another test looks at.
+    assert set(statement["Condition"]) == {"StringEquals", "ForAnyValue:StringEquals"}
+    assert statement["Condition"]["StringEquals"] == {"kms:MessageType": "DIGEST"}
+
+
+_KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/11111111-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("key", "resource", "conditions"),
+    [
+        (
+            "awskms:///alias/aicr-evidence",
+            "arn:aws:kms:us-west-2:111122223333:key/*",
+            {"StringEquals": {"kms:RequestAlias": "alias/aicr-evidence"}},
+        ),
+        (f"awskms:///{_KEY_ARN}", _KEY_ARN, {}),
+    ],
+    ids=["alias", "ARN"],
+)
+def test_only_bind_evidence_reads_the_key_that_aicr_signs_with(
+    key: str, resource: str, conditions: dict[str, dict[str, str]]
+) -> None:
+    """That key and no other, and nobody of the pipeline may sign with it."""
+    names = dict.fromkeys(Arns.__dataclass_fields__, "")
+    arns = Arns(**{**names, "signing_keys": "OUR-KEY", "topics": ("t",)})  # type: ignore[arg-type]
+    enabled = {"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]}
+    made = config(**enabled, **{"validation.signingKey": key})
+    found = {
+        (function.name, right.actions, right.resources)
+        for function in FUNCTIONS
+        for right in Grants(arns, made, None).of(function.name)
+        if any(action.startswith("kms:") for action in right.actions)
+        and not set(right.resources) & {"OUR-KEY", ""}
+    }
+    assert found == {("bind_evidence", ("kms:GetPublicKey",), (resource,))}
+    (right,) = [r for r in Grants(arns, made, None).of("bind_evidence") if resource in r.resources]
+    assert dict(right.conditions or {}) == conditions
+    without = Grants(arns, config(**enabled), None).of("bind_evidence")
+    assert not [r for r in without if resource in r.resources]
 
 
 def test_only_publishers_write_to_people(stack: Stack) -> None:
@@ -147,7 +186,7 @@ def test_only_who_writes_to_approvers_reads_slacks_secrets() -> None:
     token, hook = (f"arn:aws:secretsmanager:us-west-2:111122223333:secret:{name}" for name in "ab")
     approvers = [{"name": "alex", "slack": "U012ABC"}]
     made = config(**{"approvals.slack": {"botTokenSecretArn": token}, "approvals.approvers": approvers})
-    arns = Arns("", "", "", "", "", "", "", "", "", ("t",), "", "", "", "")
+    arns = Arns("", "", "", "", "", "", "", "", "", "", ("t",), "", "", "", "")
     readers = {
         function.name
         for function in FUNCTIONS
@@ -246,7 +285,7 @@ def test_the_pages_write_what_people_say_and_nothing_else(stack: Stack, demo: St
         ("mirror_chart", {"charts", "wrappers"}),
         ("render_bundle", {"bundles"}),
         ("validate_deployment", {"evidence"}),
-        ("bind_evidence", {"evidence"}),
+        ("bind_evidence", {"evidence", "wrappers"}),
         ("read_bundle", {"bundles"}),
     ],
 )
@@ -333,7 +372,7 @@ def test_where_credentials_are_not_ours_the_refresh_has_no_way_to_mint(private: 
 )
 def test_rights_name_the_registry_in_its_partition(host: str, arn: str) -> None:
     made = config(**{"registry.repository": f"oci://{host}/aicr/demo"})
-    arns = Arns("", "", "", "", "", "", "", "", "", (), "", "", "", "")
+    arns = Arns("", "", "", "", "", "", "", "", "", "", (), "", "", "", "")
     rights = Grants(arns, made, parse_ecr_host(made.registry.host)).of("refresh_credentials")
     (pull,) = [right for right in rights if "ecr:BatchGetImage" in right.actions]
     assert pull.resources == tuple(

@@ -122,10 +122,35 @@ def test_the_signing_key_signs_only_for_bind_evidence_and_is_kept(stack: Stack) 
         "OnlyDigestsAreSigned": "kms:Sign",
         "OnlyOneAlgorithm": "kms:Sign",
         "NoGrants": "kms:CreateGrant",
+        "TheKeyIsKept": "kms:ScheduleKeyDeletion",
     }
     assert denied["OnlyDigestsAreSigned"]["Condition"] == {"StringNotEquals": {"kms:MessageType": "DIGEST"}}
     signer = denied["OnlyBindEvidenceSigns"]["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]
     assert signer == stack.functions()["bind_evidence"]["Role"]
+
+
+def test_evidence_is_signed_by_whichever_key_carries_the_alias(stack: Stack) -> None:
+    """So a key is replaced by moving the alias, and no other key of the account may be used."""
+    bind = stack.functions()["bind_evidence"]
+    (alias,) = (
+        found["Properties"]["AliasName"]
+        for found in stack.of_type("AWS::KMS::Alias").values()
+        if found["Properties"]["AliasName"].endswith("-evidence")
+    )
+    assert plain(bind["Environment"]["Variables"]["SIGNING_KEY_ARN"]).endswith(f":{alias}")
+    carried = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": alias}}
+    statements = [
+        statement
+        for name, statement in stack.statements()
+        # That of AICR's key, which is read and never signed with, has a test of its own.
+        if name == "bind_evidence" and "kms:ResourceAliases" in str(statement.get("Condition"))
+    ]
+    assert {action for statement in statements for action in as_list(statement["Action"])} == {
+        "kms:Sign",
+        "kms:GetPublicKey",
+    }
+    for statement in statements:
+        assert statement["Condition"].items() >= carried.items()
 
 
 def test_approver_topics_take_messages_from_publishers_only(stack: Stack) -> None:

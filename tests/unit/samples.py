@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +14,13 @@ from aicr_pipeline.decide.plan import desired_state_digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.evidence import BoundPipeline, BoundTuple, BoundValidator
 from aicr_pipeline.model.plan import DesiredState, Plan, PlannedChart, PlannedRelease, Recorded
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ApprovalRequest, Decision
 from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
 
+VALIDATOR_IMAGE = "ghcr.io/nvidia/aicr-validators/deployment@sha256:" + "d" * 64
 IMAGE = "ghcr.io/nvidia/aicr@sha256:" + "a" * 64
 
 
@@ -56,6 +59,20 @@ RUNTIME: dict[str, Any] = {
     },
 }
 _ABSENT = object()
+
+
+def ctrf(*statuses: str, **fields: Any) -> bytes:
+    """A CTRF report of a check for each status, all with the same other fields."""
+    return ctrf_of([{"name": f"check-{n}", "status": status, **fields} for n, status in enumerate(statuses)])
+
+
+def ctrf_of(tests: list[dict[str, Any]], /, **summary: Any) -> bytes:
+    """A CTRF report of these tests, with a summary that agrees unless told otherwise."""
+    kinds = ("passed", "failed", "skipped", "pending")
+    counts = {kind: sum(1 for test in tests if test.get("status") == kind) for kind in kinds}
+    agreed = {"tests": len(tests), **counts, "other": len(tests) - sum(counts.values())}
+    results = {"summary": {**agreed, **summary}, "tests": tests}
+    return json.dumps({"reportFormat": "CTRF", "results": results}).encode()
 
 
 def changed(document: Mapping[str, Any], path: str, value: Any = _ABSENT) -> dict[str, Any]:
@@ -134,7 +151,7 @@ def plan(*releases: PlannedRelease, **changes: Any) -> Plan:
         },
         "placement": {"system": group, "accelerated": group},
         "validation": "Required",
-        "validatorImages": [],
+        "validatorImages": [VALIDATOR_IMAGE],
         "releases": [item.wire() for item in releases or (release("gpu-operator"), release("kai-scheduler"))],
     }
     for path, value in changes.items():
@@ -183,6 +200,27 @@ def request(**changes: Any) -> ApprovalRequest:
         "identity": "link",
     }
     return ApprovalRequest(**(fields | changes))
+
+
+VALIDATOR = "ghcr.io/nvidia/aicr-validators/deployment"
+#: What ran, as a whole deployment records it.
+ASSETS = BoundPipeline(
+    version="0.1.0",
+    functions={"bind_evidence": sha("bind_evidence"), "apply_release": sha("apply_release")},
+    layers={"program": sha("program"), "dependencies": sha("dependencies")},
+    manifests=sha("manifests"),
+    configuration=sha("configuration"),
+)
+VALIDATORS = (BoundValidator(check="operator-health", image=f"{VALIDATOR}:v1.1.2", digest=sha("validator")),)
+TUPLE = BoundTuple(
+    instance_types=("p5.48xlarge",),
+    node_images=("Ubuntu 24.04.3 LTS",),
+    kernels=("6.17.0-1019-aws",),
+    drivers=("580.173.02",),
+    gpu_mode="gpu-operator",
+    fabrics=("efa (aws-efa-k8s-device-plugin 0.5.29)",),
+    workload_images=("pytorch/pytorch@" + sha("pytorch"),),
+)
 
 
 class Refused:

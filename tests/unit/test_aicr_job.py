@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.decide.aicr_job import (
     PushTarget,
+    Signing,
     input_config_map,
     registry_secret,
     render_job,
@@ -17,6 +19,7 @@ from aicr_pipeline.decide.aicr_job import (
     validate_job,
 )
 from aicr_pipeline.decide.names import job_name
+from aicr_pipeline.model.aicr_generation import Generation
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import NodeGroup, Toleration
 
@@ -25,12 +28,21 @@ from tests.unit.samples import IMAGE, refused, runtime
 
 PUSH = PushTarget("registry.example/aicr/demo/bundles/demo:run-1", plain_http=False)
 PLAIN = PushTarget("127.0.0.1:5000/aicr/demo/x", plain_http=True)
+SIGNING = Signing("awskms:///alias/aicr-evidence", "us-west-2", transparency_log=False)
+
+
+def validation(
+    aicr: Generation = Generation.NAMED_ACCOUNT, signing: Signing | None = None, push: PushTarget = PUSH
+) -> dict[str, Any]:
+    return validate_job("run-validate-1", "run", IMAGE, aicr, SYSTEM, push, signing)
+
+
 NODES = runtime().spec.placement.accelerated
 SYSTEM = NodeGroup(node_selector={"pool": "system"}, tolerations=(Toleration(key="a", operator="Exists"),))
 JOBS: dict[str, dict[str, Any]] = {
     "snapshot": snapshot_job("run-snapshot-1", "run", IMAGE, NODES),
     "render": render_job("run-render-1", "run", IMAGE, runtime(), PUSH),
-    "validate": validate_job("run-validate-1", "run", IMAGE, SYSTEM, PUSH),
+    "validate": validation(),
 }
 
 
@@ -132,13 +144,33 @@ def test_the_flags_of_a_validation() -> None:
         *("validate", "-r", "cm://aicr-validation/run-validate-1-recipe"),
         *("-s", "cm://aicr-validation/run-validate-1-snapshot"),
         *("--phase", "deployment", "--namespace", "aicr-validation"),
-        *("--emit-attestation", "/work/evidence", "--push", PUSH.reference, "--no-sign"),
-        *("-o", "cm://aicr-validation/run-validate-1"),
+        *("--emit-attestation", "/work/evidence", "--push", PUSH.reference),
+        *("--no-sign", "--no-cleanup", "-o", "cm://aicr-validation/run-validate-1"),
     ]
 
 
+def test_the_older_aicr_takes_its_binding_to_cluster_admin_away_again() -> None:
+    """What ``--no-cleanup`` leaves has no rights from 1.1.0 on; before, it would be a cluster-admin."""
+    older = containers(validation(Generation.OWN_BINDING))[0]["args"]
+    assert older == [arg for arg in containers(JOBS["validate"])[0]["args"] if arg != "--no-cleanup"]
+
+
+@pytest.mark.parametrize(("log", "flags"), [(False, ["--tlog-upload=false"]), (True, [])])
+def test_a_key_takes_the_place_of_no_sign(log: bool, flags: list[str]) -> None:
+    """Signatures stay out of the public log unless the configuration says otherwise."""
+    container = containers(validation(signing=replace(SIGNING, transparency_log=log)))[0]
+    unsigned = containers(JOBS["validate"])[0]
+    at = unsigned["args"].index("--no-sign")
+    assert container["args"] == [
+        *unsigned["args"][:at],
+        *("--signing-key", "awskms:///alias/aicr-evidence", *flags),
+        *unsigned["args"][at + 1 :],
+    ]
+    assert container["env"] == [*unsigned["env"], {"name": "AWS_REGION", "value": "us-west-2"}]
+
+
 def test_plain_http_is_asked_for_on_loopback_only() -> None:
-    for made in (render_job("n", "r", IMAGE, runtime(), PLAIN), validate_job("n", "r", IMAGE, SYSTEM, PLAIN)):
+    for made in (render_job("n", "r", IMAGE, runtime(), PLAIN), validation(push=PLAIN)):
         assert sum(container["args"].count("--plain-http") for container in containers(made)) == 1
     assert not any("--plain-http" in container["args"] for container in containers(JOBS["render"]))
 

@@ -22,7 +22,17 @@ def section(command: str) -> str:
 
 
 def test_these_are_the_commands() -> None:
-    assert COMMANDS == ["approvals", "describe", "mirror", "reproduce", "status", "submit", "verify"]
+    assert COMMANDS == [
+        "approvals",
+        "describe",
+        "evidence_pack",
+        "mirror",
+        "qualification",
+        "reproduce",
+        "status",
+        "submit",
+        "verify",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

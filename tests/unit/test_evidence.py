@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +27,9 @@ from aicr_pipeline.model.evidence import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     BoundAicrEvidence,
+    BoundDecision,
     BoundPipeline,
+    BoundTuple,
     BoundValidation,
     Statement,
 )
@@ -32,10 +37,22 @@ from aicr_pipeline.model.rollout import Acknowledgement, Rollout
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from tests.unit.samples import config, decision, plan, release, request, sha
+from tests.unit.samples import (
+    ASSETS,
+    TUPLE,
+    VALIDATOR,
+    VALIDATORS,
+    config,
+    decision,
+    plan,
+    release,
+    request,
+    sha,
+)
 from tests.unit.test_dsse import DER, PEM, sign
 
-PLAN = plan(release("gpu-operator"), release("gpu-operator-readiness", kind="wrapper"))
+PINNED = {"validatorImages": [f"{VALIDATOR}@{sha('validator')}"]}
+PLAN = plan(release("gpu-operator"), release("gpu-operator-readiness", kind="wrapper"), **PINNED)
 PLAN_TEXT = json.dumps(PLAN.wire(), sort_keys=True, separators=(",", ":")).encode()
 BOUND = Bound(
     config=config(),
@@ -56,14 +73,18 @@ BOUND = Bound(
     post_install_snapshot_digest=sha("post"),
     execution="demo-12345678-1",
     machine_version="7",
-    pipeline=BoundPipeline(version="0.1.0"),
+    pipeline=ASSETS,
     local_engine=False,
     bound_at="2026-01-01T10:00:00.000Z",
+    validators=VALIDATORS,
+    tuple_=TUPLE,
+    decision_digest=sha("decision"),
+    documents={"rollouts/demo-12345678-1/report.json": sha("report.json")},
 )
 
 
 DISABLED = BoundValidation(mode="Disabled")
-UNVALIDATED = plan(*PLAN.desired_state.releases, **{"validation": "Disabled"})
+UNVALIDATED = plan(*PLAN.desired_state.releases, **PINNED, **{"validation": "Disabled"})
 
 
 def seal(text: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
@@ -118,6 +139,11 @@ def test_what_is_bound() -> None:
         "resolvedBy": PLAN.recorded.run,
     }
     assert predicate["approval"]["by"] == ["alex"]
+    assert predicate["approval"]["digest"] == sha("decision")
+    assert predicate["pipeline"] == ASSETS.wire()
+    assert predicate["validators"] == [VALIDATORS[0].wire()]
+    assert predicate["tuple"] == TUPLE.wire()
+    assert predicate["documents"] == {"rollouts/demo-12345678-1/report.json": sha("report.json")}
     assert predicate["snapshotDigest"] == PLAN.recorded.snapshot_digest
     assert predicate["postInstallSnapshotDigest"] == sha("post")
     assert predicate["aicrImageDigest"] == PLAN.desired_state.aicr.image_digest
@@ -155,6 +181,29 @@ BYPASSED = BOUND.decision.model_copy(update={"identity": "bypass"}) if BOUND.dec
         ({"decision": BYPASSED}, "approval was bypassed: nobody was asked"),
         ({"config": config(**{"aicr.developmentVersions": ["1.1.2"]})}, "v1.1.2 is a development version"),
         ({"validation": DISABLED, "aicr_evidence": None, "plan": UNVALIDATED}, "Disabled"),
+        (
+            {"pipeline": BoundPipeline(version="1")},
+            "pipeline's functions, layers, manifests, configuration are",
+        ),
+        ({"pipeline": ASSETS.model_copy(update={"functions": {}})}, "pipeline's functions are not recorded"),
+        (
+            {"pipeline": ASSETS.model_copy(update={"layers": {"program": sha("p")}})},
+            "pipeline's layers are not",
+        ),
+        ({"pipeline": ASSETS.model_copy(update={"manifests": None})}, "pipeline's manifests are not"),
+        ({"pipeline": ASSETS.model_copy(update={"configuration": None})}, "pipeline's configuration are not"),
+        ({"validators": None}, "which validators ran is not recorded"),
+        ({"validators": ()}, "which validators ran is not recorded"),
+        (
+            {"validators": (VALIDATORS[0].model_copy(update={"digest": sha("other")}),)},
+            "a validator ran with an image that the plan does not pin",
+        ),
+        ({"tuple_": None}, "the hardware and software tuple is not recorded"),
+        (
+            {"tuple_": BoundTuple(gpu_mode="dra")},
+            "tuple lacks: instance type, node image, kernel, driver, fabric, workload image",
+        ),
+        ({"tuple_": TUPLE.model_copy(update={"drivers": ()})}, "tuple lacks: driver"),
     ],
 )
 def test_what_never_qualifies(change: dict[str, Any], why: str) -> None:
@@ -167,6 +216,111 @@ def test_what_never_qualifies(change: dict[str, Any], why: str) -> None:
     verdict = look(seal(statement(bound)), text=text)
     assert verdict.code == VALID, "valid as a record"
     assert look(seal(statement(bound)), text=text, require_qualifying=True).code == NOT_ENOUGH
+
+
+KIM = BoundDecision(
+    by="kim", identity="link", issuer="i", reason="r", at="t", expires_at="e", digest=sha("kim")
+)
+#: Each way in which a bypass shows, and each thing that may be otherwise beside it.
+BYPASSES = [
+    {"decision": BYPASSED},
+    {"request": request(identity="bypass")},
+    {"decisions": (KIM.model_copy(update={"identity": "bypass"}),)},
+]
+BESIDE: list[list[dict[str, Any]]] = [
+    [
+        {},
+        {"config": config(development=True)},
+        {"config": config(**{"approvals.bypass": True}, development=True)},
+    ],
+    [{}, {"local_engine": True}],
+    [{}, {"validation": DISABLED, "aicr_evidence": None, "plan": UNVALIDATED}],
+    [{}, {"tuple_": None}, {"validators": None}, {"pipeline": BoundPipeline(version="1")}],
+    [{}, {"rollout": BOUND.rollout.model_copy(update={"submitter": "arn:aws:iam::111122223333:user/kim"})}],
+]
+
+
+@pytest.mark.parametrize("bypass", BYPASSES, ids=["decision", "request", "own record"])
+def test_no_combination_with_a_bypass_qualifies(bypass: dict[str, Any]) -> None:
+    seen = 0
+    for beside in itertools.product(*BESIDE):
+        bound = BOUND
+        for change in (*beside, bypass):
+            bound = replace(bound, **change)
+        predicate = json.loads(statement(bound))["predicate"]
+        assert predicate["qualifying"] is False
+        assert "approval was bypassed: nobody was asked" in predicate["notQualifyingBecause"]
+        seen += 1
+    assert seen == 3 * 2 * 2 * 4 * 2
+
+
+def test_a_signed_statement_that_qualifies_a_bypass_is_refused() -> None:
+    for path in ("predicate.approval.identity", "predicate.approval.decisions"):
+        value: Any = "bypass"
+        if path.endswith("decisions"):
+            value = [KIM.model_copy(update={"by": "alex", "identity": "bypass"}).wire()]
+        verdict = look(changed(path, value))
+        assert (verdict.code, failed(verdict)) == (INVALID, "subjects")
+
+
+def test_each_of_two_approvers_is_bound() -> None:
+    two = decision(by=("alex", "kim"))
+    each = (KIM.model_copy(update={"by": "alex", "at": "u", "digest": sha("alex")}), KIM)
+    text = statement(replace(BOUND, decision=two, decisions=each))
+    approval = json.loads(text)["predicate"]["approval"]
+    assert approval["decisions"] == [one.wire() for one in each]
+    assert look(seal(text)).code == VALID
+    verdict = look(seal(statement(replace(BOUND, decision=two, decisions=each[:1]))))
+    assert (verdict.code, failed(verdict)) == (INVALID, "subjects"), "kim's is missing"
+
+
+def test_an_inherited_approval_says_whose_it_was() -> None:
+    text = statement(replace(BOUND, decision=decision(rollout="demo-12345678-0")))
+    assert json.loads(text)["predicate"]["approval"]["inheritedFrom"] == "demo-12345678-0"
+    assert "inheritedFrom" not in json.loads(TEXT)["predicate"]["approval"]
+
+
+LATER = ("runtimeDigest", "validators", "tuple", "documents")
+
+
+def test_evidence_of_earlier_versions_verifies_but_qualifies_nothing_now() -> None:
+    document = json.loads(TEXT)
+    predicate = document["predicate"]
+    for name in LATER:
+        predicate.pop(name, None)
+    predicate["pipeline"] = {"version": "0.1.0", "functions": {}}
+    predicate["approval"].pop("digest")
+    old = seal(json.dumps(document).encode())
+    assert look(old).code == VALID
+    verdict = look(old, require_qualifying=True)
+    assert verdict.code == NOT_ENOUGH
+    (why,) = (check.detail for check in verdict.checks if check.name == "qualifying")
+    assert "which validators ran is not recorded" in why
+
+
+def test_a_key_that_is_not_among_the_pinned() -> None:
+    mine, other = fingerprint(DER), "0" * 64
+    assert verify(SEALED, DER, PLAN_TEXT, require_qualifying=False, fingerprints=(other, mine)).code == VALID
+    verdict = verify(SEALED, DER, PLAN_TEXT, require_qualifying=False, fingerprints=(other,))
+    assert (verdict.code, failed(verdict)) == (INVALID, "key")
+    assert mine in verdict.checks[0].detail
+
+
+def test_a_statement_stays_small() -> None:
+    """Under 64 KB for 17 releases, with every record and a digest of each function."""
+    releases = [release(f"release-number-{number}") for number in range(17)]
+    functions = {f"function_number_{number}": sha(number) for number in range(45)}
+    documents = {f"rollouts/demo-12345678-1/acknowledgements/release-{n}.json": sha(n) for n in range(30)}
+    large = replace(
+        BOUND,
+        plan=plan(*releases, **PINNED),
+        pipeline=ASSETS.model_copy(update={"functions": functions}),
+        validators=VALIDATORS * 20,
+        documents=documents,
+        decision=decision(reason="x" * 1024),
+        decisions=(KIM.model_copy(update={"reason": "x" * 1024}),) * 5,
+    )
+    assert len(statement(large)) < 64 * 1024
 
 
 def test_without_approval_or_aicr_evidence() -> None:
@@ -189,7 +343,7 @@ def test_valid(key: bytes) -> None:
     verdict = look(key=key)
     assert verdict.code == VALID
     assert [check.name for check in verdict.checks] == [
-        "envelope", "signature", "statement", "subjects", "plan", "outcome",
+        "key", "envelope", "signature", "statement", "subjects", "plan", "outcome",
     ]  # fmt: skip
     assert all(check.ok for check in verdict.checks)
     assert verdict.binding is not None
@@ -303,6 +457,8 @@ def test_other_keys(key: bytes, check: str) -> None:
         (seal(b"[" * 100_000), "statement"),
         (seal(b"\xff"), "statement"),
         (seal(b"{}"), "statement"),
+        (seal(TEXT[:-1] + b',"_type":"https://in-toto.io/Statement/v1"}'), "statement"),
+        (SEALED[:-1] + b',"payloadType":"application/vnd.in-toto+json"}', "envelope"),
         (seal(TEXT.replace(b"Statement/v1", b"Statement/v2")), "statement"),
         (seal(TEXT.replace(b"evidence-binding/v1", b"evidence-binding/v2")), "statement"),
         (seal(json.dumps({**json.loads(TEXT), "subject": []}).encode()), "statement"),
@@ -421,3 +577,28 @@ def test_who_did_what_a_manual_step_asked_for_is_bound() -> None:
     assert wire.pop("rollout") == BOUND.rollout.name
     assert bound["acknowledgements"] == [wire]
     assert "acknowledgements" not in json.loads(statement(BOUND))["predicate"], "as evidence was before"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text()
+
+
+def test_the_page_has_every_reason_in_its_words() -> None:
+    """A closed set: whoever reads a statement finds its words there, and nothing else is ever said."""
+    table = PAGE.partition("## What never qualifies")[2].partition("\n\nUnsigned")[0]
+    rows = [re.escape(words) for words in re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)]
+    known = [re.compile(re.sub(r"<[^>]+>", ".+", row)) for row in rows]
+    nothing: dict[str, Any] = {"pipeline": BoundPipeline(version="1"), "validators": None, "tuple_": None}
+    other = {"validators": (VALIDATORS[0].model_copy(update={"digest": sha("x")}),)}
+    everything = {"local_engine": True, "decision": BYPASSED, "validation": DISABLED} | {
+        "config": config(development=True, **{"aicr.developmentVersions": ["1.1.2"]})
+    }
+    said = {
+        reason
+        for change in (nothing, other, everything, {"tuple_": BoundTuple(gpu_mode="dra")})
+        for reason in not_qualifying(replace(BOUND, **change))
+    }
+    assert len(known) == 10
+    for reason in said:
+        assert [row.pattern for row in known if row.fullmatch(reason)] != [], reason
+    for row in known:
+        assert any(row.fullmatch(reason) for reason in said), row.pattern

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from aicr_pipeline import mirror as command
+from aicr_pipeline import registry_access
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from hypothesis import given, settings
@@ -73,7 +74,7 @@ def test_ecr_hosts_are_asked_for_a_token(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     (tmp_path / "config.json").write_text(json.dumps({"auths": {host: {"username": "u", "password": "p"}}}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    credentials = command._credentials(host)
+    credentials = registry_access.credentials_of(host)
     assert credentials is not None
     with pytest.raises(PipelineError, match="NoCredentialsError") as caught:
         credentials.get()

@@ -1,4 +1,4 @@
-"""Every test that the page about security names exists, and each rule about approvals names one."""
+"""Every test that the page about security names exists; rules on approvals and evidence each name one."""
 
 import ast
 import re
@@ -48,13 +48,14 @@ def functions(file: Path) -> frozenset[str]:
 
 
 APPROVALS = rows(section("Approvals, threat by threat"))
+EVIDENCE = rows(section("Evidence and qualification, threat by threat"))
 
 
-def test_the_table_is_there() -> None:
-    assert len(APPROVALS) > 50
+def test_the_tables_are_there() -> None:
+    assert len(APPROVALS) > 50 and len(EVIDENCE) > 10
 
 
-@pytest.mark.parametrize("row", APPROVALS, ids=lambda row: row[0][:60])
+@pytest.mark.parametrize("row", [*APPROVALS, *EVIDENCE], ids=lambda row: row[0][:60])
 def test_each_row_names_tests_that_exist(row: list[str]) -> None:
     threat, held_off, named = row
     assert threat and held_off

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import rfc8785
-from aicr_pipeline.decide.dsse import pae
+from aicr_pipeline import verify
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from local.approve import approve
+from tests import auditor
 from tests.browser.conftest import CHROMEDRIVER, CHROMIUM, chromium
 from tests.workflow.machine import ROOT
 
@@ -85,6 +86,12 @@ def in_a_browser(driver: webdriver.Chrome, link: str, short_name: str) -> None:
     WebDriverWait(driver, 30, poll_frequency=0.05).until(lambda _: driver.find_elements(*approved))
 
 
+def bound(summary: dict[str, Any]) -> dict[str, Any]:
+    """The predicate of the evidence."""
+    envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
+    return dict(json.loads(base64.b64decode(envelope["payload"]))["predicate"])
+
+
 @pytest.fixture(scope="module")
 def run(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
@@ -122,6 +129,21 @@ class TestMainJob:
         assert approval == {"by": "alex", "identity": "link"}
         assert summary["approval"]["reason"].endswith(REASON)
         assert summary["validation"] == {"passed": 4, "failed": 0, "skipped": 0, "other": 0}
+
+    def test_aicr_signed_its_evidence_with_the_configured_key(self, run: tuple[dict[str, Any], Path]) -> None:
+        evidence = bound(run[0])["aicrEvidence"]
+        assert evidence["signed"] is True
+        assert re.fullmatch(r"[0-9a-f]{64}", evidence["keyFingerprint"])
+        assert evidence["keyFingerprint"] != run[0]["evidence"]["fingerprint"], "that is the pipeline's own"
+
+    def test_the_validators_that_ran_are_the_plans(self, run: tuple[dict[str, Any], Path]) -> None:
+        predicate = bound(run[0])
+        ran = {item["check"]: item for item in predicate["validators"]}
+        assert sorted(ran) == [
+            "check-nvidia-smi", "expected-resources", "gpu-operator-version", "operator-health",
+        ]  # fmt: skip
+        named = {image.rpartition("@")[2] for image in predicate["validatorImages"]}
+        assert {item["digest"] for item in ran.values()} == named
 
     def test_a_browser_approved_it_on_the_page_and_the_rollout_went_on(
         self, run: tuple[dict[str, Any], Path]
@@ -162,22 +184,26 @@ class TestMainJob:
         )
         assert strict.returncode == 1
 
-    def test_evidence_verifies_with_openssl_alone(
+    def test_an_auditor_needs_the_archive_and_openssl_alone(
         self, run: tuple[dict[str, Any], Path], tmp_path: Path
     ) -> None:
-        summary, _ = run
-        envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
-        signed = pae(envelope["payloadType"], base64.b64decode(envelope["payload"]))
-        (tmp_path / "signed").write_bytes(signed)
-        (tmp_path / "signature").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
-        key = summary["evidence"]["publicKey"]
-        command = ["openssl", "dgst", "-sha256", "-verify", key, "-signature", "signature", "signed"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert "Verified OK" in done.stdout, done.stderr
-        der = subprocess.run(
-            ["openssl", "pkey", "-pubin", "-in", key, "-outform", "DER"], capture_output=True, check=True
-        ).stdout
-        assert hashlib.sha256(der).hexdigest() == summary["evidence"]["fingerprint"]
+        """The very lines of the README inside, where there is no Python."""
+        evidence = run[0]["evidence"]
+        subprocess.run(["tar", "-xzf", evidence["archive"], "-C", tmp_path], check=True)
+        (folder,) = tmp_path.iterdir()
+        done = auditor.run(folder)
+        assert done.returncode == 0, done.stderr
+        assert "Verified OK" in done.stdout
+        assert evidence["fingerprint"] in done.stdout
+        assert verify.main([str(folder), "--fingerprint", evidence["fingerprint"]]) == verify.VALID
+
+    def test_the_evidence_says_what_ran_and_on_what(self, run: tuple[dict[str, Any], Path]) -> None:
+        envelope = json.loads(Path(run[0]["evidence"]["path"]).read_text())
+        said = json.loads(base64.b64decode(envelope["payload"]))["predicate"]
+        assert set(said["pipeline"]["functions"]) >= {"bind_evidence", "apply_release"}
+        assert said["validators"]
+        assert all(said["tuple"][part] for part in said["tuple"]), said["tuple"]
+        assert not any("lacks" in why or "validators" in why for why in said["notQualifyingBecause"])
 
 
 @pytest.mark.timeout(200)
@@ -188,6 +214,10 @@ def test_captured_bundle_of_the_real_aicr(captured: Path, tmp_path: Path) -> Non
     assert summary["outcome"] == "Succeeded"
     assert [step["release"] for step in summary["steps"]] == PROFILE
     assert {step["namespace"] for step in summary["steps"]} >= {"skyhook", "gpu-operator"}
+    # No signing key is configured there: the evidence says so plainly.
+    evidence = bound(summary)["aicrEvidence"]
+    assert evidence["signed"] is False
+    assert "keyFingerprint" not in evidence
     envelope = json.loads(Path(summary["evidence"]["path"]).read_text())
     predicate = json.loads(base64.b64decode(envelope["payload"]))["predicate"]
     assert predicate["qualifying"] is False

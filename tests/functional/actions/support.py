@@ -27,8 +27,9 @@ from aicr_pipeline.model.rollout import Report, Rollout, rollout_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
 
+from infra.cluster_rbac import job_accounts
 from local.kube import APPLICATIONS, KubeServer, Object
-from tests.unit.samples import RUNTIME, config, plan, sha
+from tests.unit.samples import RUNTIME, VALIDATOR_IMAGE, config, plan, sha
 
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ROLLOUT = "demo-12345678-1"
@@ -142,6 +143,14 @@ class Place:
 
     def clock(self) -> datetime:
         return self.now
+
+    def allow_validation(self, **changes: Any) -> None:
+        """Configure it, and apply what the cluster manifests have for it."""
+        enabled = {"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]}
+        self.config = config(**{**enabled, **changes})
+        for manifest in job_accounts(self.config):
+            if manifest["metadata"]["name"] in ("aicr-validation", "aicr-validator"):
+                self.store.apply(manifest, manifest["metadata"].get("namespace"))
 
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

@@ -18,7 +18,7 @@ from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS, JOBS
 from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import IMAGE, config, plan, refused, release, runtime
+from tests.unit.samples import IMAGE, plan, refused, release, runtime
 
 TO = {"toPlan": PLAN.desired_state_digest}
 
@@ -31,6 +31,7 @@ def assessed(place: Place, **changes: Any) -> dict[str, Any]:
         place.config,
         place.ledger,
         place.inbox,
+        place.cluster,
         place.argocd,
         place.coordination,
         place.bus,
@@ -41,6 +42,7 @@ def assessed(place: Place, **changes: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def wish(place: Place) -> None:
     place.submit()
+    place.allow_validation()
 
 
 def test_nobody_is_asked_for_a_runtime_that_was_deleted(place: Place) -> None:
@@ -85,7 +87,7 @@ def test_the_steps_of_two_hundred_releases_fit_into_the_state(place: Place) -> N
 def test_an_assessment_knows_whether_the_last_plan_is_whole(place: Place) -> None:
     place.start_rollout(PLAN, before=PLAN, from_is_whole=False)
     fresh(place)
-    place.config = config(**{"approvals.always": False})
+    place.allow_validation(**{"approvals.always": False})
     found = assessed(place, input={"fromPlan": PLAN.desired_state_digest})
     assert found["approvalNeeded"] is True
     assert {made["action"] for made in found["steps"]} == {"Reconfigure"}

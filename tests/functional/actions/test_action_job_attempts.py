@@ -15,7 +15,7 @@ from local.kube import CONFIG_MAPS, EVENTS, JOBS, PODS
 from local.kube.options import WriteOptions
 from tests.functional.actions.support import ROLLOUT, Place
 from tests.functional.actions.test_action_jobs import SNAPSHOT, confirm, ready, render, snapshot, validate
-from tests.unit.samples import refused
+from tests.unit.samples import VALIDATOR_IMAGE, ctrf, refused
 
 __all__ = ["ready"]
 
@@ -26,9 +26,9 @@ KEPT = {
 }
 #: Knows what the runtime of these tests asks for.
 WHOLE = SNAPSHOT.replace(b"nodeCount", b"accelerator: {value: h100}, os: {value: ubuntu}, nodeCount")
-REPORT = json.dumps(
-    {"reportFormat": "CTRF", "results": {"tests": [{"name": "a", "status": "passed"}]}}
-).encode()
+REPORT = ctrf("passed")
+REPOSITORY, _, DIGEST = VALIDATOR_IMAGE.partition("@")
+RAN = [{"check": "check-0", "image": f"{REPOSITORY}:v1", "digest": DIGEST, "pod": "p", "run": "r"}]
 
 
 def wanted(place: Place) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def test_a_result_that_the_ledger_has_is_used_when_its_job_is_gone(
     """A day after it ended a Job goes. Another's record would be another, and could not be kept."""
     record = REPORT if act is validate else WHOLE
     ready.ledger.put_once(KEPT[act], record)
+    ready.ledger.put_once(f"rollouts/{ROLLOUT}/validators.json", json.dumps(RAN).encode())
     act(ready)
     assert all_jobs(ready) == []
     assert "output" in answer(ready)

@@ -1,33 +1,25 @@
-"""States that run AICR in the cluster, and the evidence at the end: twice is once, and a retry goes on."""
+"""States that run AICR in the cluster: twice is once, and a retry goes on."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from aicr_pipeline.actions.bind_evidence import bind_evidence
 from aicr_pipeline.actions.confirm_criteria import confirm_criteria
 from aicr_pipeline.actions.render_bundle import render_bundle
 from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import take_snapshot
 from aicr_pipeline.actions.validate_deployment import validate_deployment
-from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
-from aicr_pipeline.clock import after
-from aicr_pipeline.decide.verify import VALID, verify
-from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 
 from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS, DeleteOptions
-from local.registry import LocalRegistry, TokenIssuer
-from tests.functional.actions.support import BEGAN, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import config, plan, refused, sha
-from tests.unit.test_dsse import DER, sign
+from tests.functional.actions.support import PLAN, Place, step
+from tests.unit.samples import VALIDATOR_IMAGE, config, refused, sha
 
 WHO = FixedCredentials("AWS", "very-secret-password")
 RUN = {"run": "run-1"}
@@ -71,7 +63,7 @@ def render(place: Place, *tags: str, **more: Any) -> dict[str, Any]:
 
 def validate(place: Place, **more: Any) -> dict[str, Any]:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest}, **more)
-    enabled = config(**{"validation.enabled": True})
+    enabled = config(**{"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]})
     return validate_deployment(made, enabled, place.ledger, WHO, at(place))
 
 
@@ -193,136 +185,6 @@ def test_validation_that_is_not_enabled(ready: Place) -> None:
         validate_deployment(made, ready.config, ready.ledger, WHO, at(ready))
 
 
-# Evidence
-
-DISABLED = plan(**{"validation": "Disabled"})
-
-
-class Key:
-    """A software key with KMS' two answers. ECDSA signs differently each time, as KMS does."""
-
-    def __init__(self) -> None:
-        self.signed = 0
-
-    def sign_digest(self, digest: bytes) -> bytes:
-        self.signed += 1
-        return sign(digest)
-
-    def public_key(self) -> bytes:
-        return DER
-
-
-@pytest.fixture
-def registry() -> Iterator[Destination]:
-    with LocalRegistry(TokenIssuer()) as server:
-        user, password, _ = server.issuer.issue()
-        transport = Transport(frozenset({server.host}))
-        yield Destination(server.host, "aicr/demo", transport, FixedCredentials(user, password))
-
-
-def bind(place: Place, registry: Destination, key: Key, made: Plan = DISABLED, **more: Any) -> dict[str, Any]:
-    bound = step("Bind evidence", input={"toPlan": made.desired_state_digest}, token=None, **more)
-    return bind_evidence(bound, place.config, place.ledger, registry, key, place.clock, False)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def done(place: Place) -> Place:
-    place.approve(place.put_rollout(DISABLED))
-    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
-    return place
-
-
-def test_evidence_is_bound_once_and_verifies(done: Place, registry: Destination) -> None:
-    key = Key()
-    first = bind(done, registry, key)
-    done.later(60)
-    assert bind(done, registry, key, retries=1) == first
-    assert key.signed == 1
-    (stored,) = done.ledger_keys("evidence/")
-    assert stored == first["key"]
-    text = done.ledger.get(plan_key(DISABLED.desired_state_digest))
-    sealed = done.ledger.get(stored)
-    assert sealed is not None
-    assert verify(sealed, DER, text, require_qualifying=False).code == VALID
-    assert first["qualifying"] is False, "validation is Disabled"
-
-
-def test_a_binding_that_died_before_its_pointer_is_bound_by_the_retry(
-    done: Place, registry: Destination
-) -> None:
-    done.ledger.put_once("evidence/demo/" + ROLLOUT + "/" + "0" * 64 + ".intoto.json", b"half done")
-    found = bind(done, registry, Key())
-    assert found["key"] in done.ledger_keys("evidence/")
-    assert done.ledger.get_json(f"rollouts/{ROLLOUT}/binding.json")["key"] == found["key"]
-
-
-@pytest.mark.parametrize("missing", ["decision", "report", "snapshot"])
-def test_no_evidence_without_its_records(place: Place, registry: Destination, missing: str) -> None:
-    report = place.put_rollout(DISABLED)
-    if missing != "decision":
-        place.approve(report)
-    if missing != "snapshot":
-        place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
-    if missing == "report":
-        place.s3.delete_object(Bucket="ledger", Key=f"rollouts/{ROLLOUT}/report.json")
-    key = Key()
-    with refused(Reason.RolloutFailed):
-        bind(place, registry, key)
-    assert key.signed == 0
-    assert place.ledger_keys("evidence/") == []
-
-
-def test_an_approval_that_expired_after_the_last_step_still_counts(
-    place: Place, registry: Destination
-) -> None:
-    place.approve(place.put_rollout(DISABLED), expiresAt=after(BEGAN, 60))
-    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
-    place.later(3600)
-    found = bind(place, registry, Key())
-    sealed = json.loads(place.ledger.get(found["key"]) or b"")
-    predicate = json.loads(base64.b64decode(sealed["payload"]))["predicate"]
-    assert predicate["approval"]["by"] == ["alex"]
-    assert predicate["plan"]["resolvedBy"] == DISABLED.recorded.run
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"by": ["mallory"]}, {"at": after(BEGAN, 7200), "expiresAt": after(BEGAN, 3600)}],
-    ids=["not asked", "expired when it was given"],
-)
-def test_an_approval_that_never_held_is_not_bound(
-    place: Place, registry: Destination, changes: dict[str, Any]
-) -> None:
-    place.approve(place.put_rollout(DISABLED), **changes)
-    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
-    with pytest.raises(PipelineError) as caught:
-        bind(place, registry, Key())
-    assert caught.value.reason in (Reason.RolloutFailed, Reason.RolloutExpired)
-    assert place.ledger_keys("evidence/") == []
-
-
-def test_evidence_that_is_gone_is_not_pushed_as_nothing(done: Place, registry: Destination) -> None:
-    found = bind(done, registry, Key())
-    done.s3.delete_object(Bucket="ledger", Key=found["key"])
-    with refused(Reason.RolloutFailed, f"The evidence {found['key']} is gone"):
-        bind(done, registry, Key(), retries=1)
-
-
-@pytest.mark.parametrize("named", ["another-rollout-1", f"{ROLLOUT}-10", f"{ROLLOUT}-0", f"{ROLLOUT}-1/../x"])
-def test_only_evidence_of_this_rollouts_attempts_is_bound(
-    place: Place, registry: Destination, named: str
-) -> None:
-    place.approve(place.put_rollout(PLAN))
-    place.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", SNAPSHOT)
-    tests = [{"name": "check", "status": "passed"}]
-    report = json.dumps({"reportFormat": "CTRF", "results": {"tests": tests}}).encode()
-    place.ledger.put_once(f"rollouts/{ROLLOUT}/validation.json", report)
-    given = {"toPlan": PLAN.desired_state_digest, "validation": {"repository": named}}
-    made = step("Bind evidence", input=given, token=None)
-    with refused(Reason.RolloutFailed, f"evidence/{named} is of no attempt"):
-        bind_evidence(made, place.config, place.ledger, registry, Key(), place.clock, False)  # type: ignore[arg-type]
-
-
 # A rollout that is over
 
 
@@ -335,11 +197,3 @@ def test_no_job_of_a_rollout_that_is_over(ready: Place, act: Callable[..., Any])
     assert not ready.store.list(JOBS, namespace="aicr-system") + ready.store.list(
         JOBS, namespace="aicr-validation"
     )
-
-
-def test_no_evidence_of_a_rollout_that_is_over(done: Place, registry: Destination) -> None:
-    done.end_rollout()
-    key = Key()
-    with refused(Reason.RolloutSuperseded, "is over: a newer plan"):
-        bind(done, registry, key)
-    assert key.signed == 0

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aicr_pipeline.actions.bind_evidence import Binder, bind_evidence
 from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.model.plan import plan_key
@@ -11,15 +12,26 @@ from aicr_pipeline.model.reasons import Reason
 
 from local.kube import APPLICATIONS, JOBS
 from tests.functional.actions import test_action_apply, test_action_ask, test_action_gate, test_action_jobs
-from tests.functional.actions.support import LEDGER, PLAN, ROLLOUT, Place
-from tests.unit.samples import plan, refused, release
+from tests.functional.actions.support import LEDGER, PLAN, ROLLOUT, Place, step
+from tests.unit.samples import ASSETS, plan, refused, release
 
 OTHER = plan(release("gpu-operator", "2.0.0"), release("kai-scheduler"))
 
 
 def _bind(place: Place) -> Any:
-    # The plan is read before anything of the registry is.
-    return test_action_jobs.bind(place, None, test_action_jobs.Key(), PLAN)  # type: ignore[arg-type]
+    # The plan is read before anything of the registry is, and nothing is signed.
+    nothing: Any = None
+    binder = Binder(
+        config=place.config,
+        ledger=place.ledger,
+        registry=nothing,
+        signer=nothing,
+        pipeline=ASSETS,
+        public_key_of=lambda uri: b"",
+        clock=place.clock,
+        local_engine=False,
+    )
+    return bind_evidence(step("Bind evidence", input={"toPlan": PLAN.desired_state_digest}), binder)
 
 
 READERS: dict[str, Callable[[Place], Any]] = {

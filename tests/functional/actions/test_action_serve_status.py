@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from aicr_pipeline import status as command
 from aicr_pipeline.actions.operators_desk import Caller
-from aicr_pipeline.actions.serve_status import renew_status, tell_status
+from aicr_pipeline.actions.serve_status import renew_status, tell_running, tell_status
 from aicr_pipeline.adapters.statuses import keep_status
 from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.base import parse
+from aicr_pipeline.model.qualification import Running
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.status import (
     Condition,
@@ -21,6 +23,7 @@ from aicr_pipeline.model.status import (
 )
 
 from tests.functional.actions.support import BEGAN, PLAN, Place
+from tests.unit.qualified import PIPELINE
 
 SAM = Caller("arn:aws:sts::111122223333:assumed-role/operators/sam", "AROA")
 NOBODY = Caller("", "")
@@ -71,7 +74,15 @@ def test_a_fresh_one_is_asked_for_by_an_event(place: Place) -> None:
     assert renew_status(SAM, place.bus, place.clock).status == 503
 
 
+def test_what_is_deployed_is_told_as_it_is(place: Place) -> None:
+    told = tell_running(SAM, place.config, PIPELINE)
+    assert (told.status, told.body["pipeline"]) == (200, PIPELINE.wire())
+    assert told.body["aicr"]["image"] == place.config.aicr.image
+    assert parse(Running, told.body, Reason.InvalidConfiguration, "it").cluster == place.config.cluster.name
+
+
 def test_nobody_is_told_nothing(place: Place) -> None:
+    assert tell_running(NOBODY, place.config, PIPELINE).status == 403
     keep_status(place.coordination, status())
     assert tell_status(NOBODY, place.coordination).status == 403
     assert renew_status(NOBODY, place.bus, place.clock).status == 403

@@ -1,6 +1,5 @@
 """The sweeper looks at AICR's Jobs: what they wrote is kept and judged, and their exits have reasons."""
 
-import json
 import re
 from typing import Any
 
@@ -11,7 +10,7 @@ from aicr_pipeline.model.reasons import Reason
 
 from local.kube import CONFIG_MAPS, JOBS, PODS
 from tests.functional.actions.support import DEADLINE, Place
-from tests.unit.samples import IMAGE, runtime
+from tests.unit.samples import IMAGE, ctrf, runtime
 
 
 def answer(place: Place) -> dict[str, Any]:
@@ -145,8 +144,7 @@ def test_a_job_that_runs_or_is_gone_or_late(place: Place) -> None:
 
 
 def report(*statuses: str) -> str:
-    tests = [{"name": "check", "status": status, "message": "boom"} for status in statuses]
-    return json.dumps({"reportFormat": "CTRF", "results": {"tests": tests}})
+    return ctrf(*statuses, message="boom").decode()
 
 
 @pytest.mark.parametrize(

@@ -100,3 +100,61 @@ def test_a_statement_for_all_but_some_keys() -> None:
     policy = {"Statement": [{**DENY, "NotResource": ["arn:aws:s3:::l/a/*", "arn:aws:s3:::l/b/*"]}]}
     for key, denied in (("a/x", False), ("b/x/y", False), ("c/x", True), ("a", True)):
         assert denies(policy, "s3:PutObject", f"arn:aws:s3:::l/{key}", S3Request({}, ROLE)) is denied
+
+
+def answer(call: Any, **arguments: Any) -> str:
+    """The error code of an S3 call; empty when it was taken."""
+    try:
+        call(**arguments)
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
+
+
+def test_locked_versions_cannot_be_deleted(pipeline: LocalAws) -> None:
+    """On the bucket itself: with its policy, then as somebody who took that away, held and with compliance.
+
+    This S3 lets anybody shorten a lock; that no role may, the synthesized policies say.
+    """
+    s3, bucket = pipeline.client("s3"), pipeline.outputs["LedgerBucket"]
+    key = "evidence/demo/locked-12345678-1/x.intoto.json"
+    assert put(pipeline, s3_of(pipeline, "bind_evidence"), key)
+    locked = s3.head_object(Bucket=bucket, Key=key)
+    version, until = locked["VersionId"], locked["ObjectLockRetainUntilDate"]
+    assert locked["ObjectLockMode"] == "GOVERNANCE"
+    assert 364 < (until - locked["LastModified"]).days + 1 <= 366
+    one = {"Bucket": bucket, "Key": key}
+    for caller in (s3, s3_of(pipeline, "bind_evidence"), s3_of(pipeline, "sweep_waiters")):
+        assert answer(caller.delete_object, **one) == "AccessDenied", "a delete marker"
+        assert answer(caller.delete_object, **one, VersionId=version) == "AccessDenied"
+        bypassing = answer(caller.delete_object, **one, VersionId=version, BypassGovernanceRetention=True)
+        assert bypassing == "AccessDenied", "the policy denies the bypass to everybody"
+        assert answer(caller.put_object, **one, Body=b"other") == "AccessDenied", "an overwrite"
+    policy = s3.get_bucket_policy(Bucket=bucket)["Policy"]
+    s3.delete_bucket_policy(Bucket=bucket)
+    try:
+        # What is left is the lock itself.
+        assert answer(s3.delete_object, **one, VersionId=version) == "AccessDenied"
+        hold = "evidence/demo/locked-12345678-1/held.intoto.json"
+        held = s3.put_object(Bucket=bucket, Key=hold, Body=b"{}", ObjectLockLegalHoldStatus="ON")["VersionId"]
+        gone = answer(
+            s3.delete_object, Bucket=bucket, Key=hold, VersionId=held, BypassGovernanceRetention=True
+        )
+        assert gone == "AccessDenied", "a legal hold has no bypass"
+        strict = "evidence/demo/locked-12345678-1/strict.intoto.json"
+        kept = s3.put_object(
+            Bucket=bucket,
+            Key=strict,
+            Body=b"{}",
+            ObjectLockMode="COMPLIANCE",
+            ObjectLockRetainUntilDate=until,
+        )["VersionId"]
+        gone = answer(
+            s3.delete_object, Bucket=bucket, Key=strict, VersionId=kept, BypassGovernanceRetention=True
+        )
+        assert gone == "AccessDenied", "compliance has no bypass"
+        assert s3.get_object(**one, VersionId=version)["Body"].read() == b"{}"
+        # The lock is what held it: governance gives way to who bypasses it, once the policy is gone.
+        assert answer(s3.delete_object, **one, VersionId=version, BypassGovernanceRetention=True) == ""
+    finally:
+        s3.put_bucket_policy(Bucket=bucket, Policy=policy)

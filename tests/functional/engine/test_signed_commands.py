@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from typing import Any
 
 import boto3
 import pytest
-from aicr_pipeline import approvals, submit
+from aicr_pipeline import approvals, qualification, submit
 from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.signed_api import SignedApi
 from botocore.exceptions import ClientError
 
 from infra.ledger_writers import LEDGER_WRITERS
@@ -27,6 +29,7 @@ from local import terminal
 from local.aws import LocalAws
 from tests.functional.approvals.support import config, seed
 from tests.functional.engine.test_ledger_writers import s3_of
+from tests.unit.test_dsse import PEM
 
 ACCOUNT = "111122223333"
 SSO = f"arn:aws:sts::{ACCOUNT}:assumed-role/AWSReservedSSO_Approve_0123456789abcdef"
@@ -44,6 +47,8 @@ def pipeline(demo_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     work: Path = tmp_path_factory.mktemp("work")
     document = work / "cluster.json"
     document.write_text(json.dumps(config(approvers=APPROVERS)))
+    (assets,) = demo_template.glob("asset.*/cluster/assets.json")
+    shutil.copy(assets, work)
     with LocalAws(
         demo_template,
         "aicr-pipeline-demo",
@@ -161,6 +166,27 @@ def test_a_runtime_is_submitted_by_somebody(pipeline: LocalAws, alex: Person, tm
     pipeline.wait_until(
         lambda: told["run"] in {one.name for one in pipeline.executions()}, timeout=20, what="the run"
     )
+
+
+def test_whether_what_runs_is_qualified(
+    pipeline: LocalAws, alex: Person, demo_template: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The ledger and what is deployed, of the stack itself: nothing succeeded on it yet."""
+    (tmp_path / "key.pem").write_bytes(PEM)
+    monkeypatch.setattr(qualification, "stack_outputs", lambda cluster, _: pipeline.outputs)
+    done = alex.run(qualification, "demo", "--key", str(tmp_path / "key.pem"), "--json")
+    assert done.status == 1, done.err
+    told = json.loads(done.out)
+    assert told["because"] == "no rollout has succeeded on this cluster"
+    assert told["cluster"] == "demo"
+    (assets,) = demo_template.glob("asset.*/cluster/assets.json")
+    session = boto3.Session(region_name="us-west-2")
+    with monkeypatch.context() as patch:
+        for name, value in pipeline.person(KIM).items():
+            patch.setenv(name, value)
+        running = SignedApi(pipeline.api_url, session).ask("GET", "/operators/running")
+    assert running["pipeline"] == json.loads(assets.read_text())
+    assert running["aicr"]["image"] == config()["aicr"]["image"]
 
 
 def test_nobody_else_says_who_submitted(pipeline: LocalAws) -> None:

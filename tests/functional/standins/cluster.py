@@ -14,11 +14,12 @@ from local.kube import KubeServer
 from local.kube.options import WriteOptions
 from local.kube.resources import JOBS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from local.kubelet import Kubelet, KubeletSettings
-from local.kubelet.settings import default_commands
+from local.kubelet.settings import default_commands, default_environment
 from tests.functional.standins.support import eventually
 
 IMAGE = "ghcr.io/nvidia/aicr@sha256:" + "a" * 64
-VALIDATOR_IMAGE = f"ghcr.io/nvidia/aicr-validators/deployment:{AICR_VERSION}"
+VALIDATORS = "ghcr.io/nvidia/aicr-validators/deployment"
+VALIDATOR_DIGEST = "sha256:" + "d" * 64
 NAMESPACE = "aicr-system"
 DEMO = Path(__file__).resolve().parents[3] / "clusters" / "demo.yaml"
 GPU = {"eks.amazonaws.com/nodegroup": "gpu"}
@@ -61,14 +62,16 @@ NODE_STATUS = {
 class Cluster:
     """A cluster with nodes and namespaces, and its kubelet."""
 
-    def __init__(self, server: KubeServer, workdir: Path) -> None:
+    def __init__(self, server: KubeServer, workdir: Path, version: str = AICR_VERSION) -> None:
         self.store = server.store
         self.workdir = workdir
         for namespace in (NAMESPACE, "aicr-validation"):
             self.store.create(NAMESPACES, {"metadata": {"name": namespace}})
             self.store.create(SERVICE_ACCOUNTS, {"metadata": {"name": "aicr"}}, namespace=namespace)
         # The accounts of AICR's Jobs have exactly the rights that the cluster's manifests give them.
-        for manifest in job_accounts(load_cluster_config(DEMO)):
+        config = load_cluster_config(DEMO)
+        config = config.model_copy(update={"aicr": config.aicr.model_copy(update={"version": version})})
+        for manifest in job_accounts(config):
             self.store.apply(manifest, options=WriteOptions(manager="setup", force=True))
         commands = default_commands() | {"python": (sys.executable, "-c"), "sleep": ("sleep",)}
         self.kubelet = Kubelet(
@@ -77,8 +80,10 @@ class Cluster:
             settings=KubeletSettings(
                 server=server.url,
                 token=server.service_account_token,
-                images=frozenset({IMAGE, VALIDATOR_IMAGE}),
+                images=frozenset({IMAGE, f"{VALIDATORS}:{version}"}),
+                tags={VALIDATORS: VALIDATOR_DIGEST},
                 commands=commands,
+                environment=default_environment() | {"AICR_STANDIN_VERSION": version},
             ),
         )
 

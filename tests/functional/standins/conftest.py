@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from local.aicr import AICR_VERSION
 from local.kube import KubeServer
 from local.registry import LocalRegistry, TokenIssuer
 from tests.functional.standins.cluster import Cluster
@@ -18,9 +19,10 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Cluster]:
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Of the stand-in's own version, or of the one that a test names indirectly."""
     with KubeServer(authenticate=lambda token: None) as server:  # Pods have tokens of their own
-        made = Cluster(server, tmp_path)
+        made = Cluster(server, tmp_path, getattr(request, "param", AICR_VERSION))
         made.kubelet.start()
         yield made
         made.kubelet.stop()

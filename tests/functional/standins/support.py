@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import urllib3
+from aicr_pipeline.adapters.http import Transport
+from aicr_pipeline.adapters.registry import Reference, Repository
 from aicr_pipeline.decide.chart_package import MANIFEST_TYPE, helm_config, helm_manifest, pack
 
 from local.registry import LocalRegistry
@@ -45,6 +48,22 @@ class Registry:
         answer = self._pool.request(method, url, headers=headers, **more)
         assert answer.status < 400, (method, path, answer.status, answer.data)
         return answer
+
+    @contextmanager
+    def repository(self, name: str) -> Iterator[Repository]:
+        """A repository, as the pipeline's own client."""
+        transport = Transport(frozenset({self.host}))
+        try:
+            yield Repository(transport, Reference(self.host, name), self)
+        finally:
+            transport.close()
+
+    def get(self) -> tuple[str, str]:
+        """The one password, as credentials."""
+        return self.user, self.password
+
+    def renew(self) -> None:
+        """It is good for as long as a test."""
 
     def push_chart(self, name: str, version: str, templates: Mapping[str, str]) -> str:
         """Push a chart to ``charts/<name>``; returns the manifest digest."""

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
-from aicr_pipeline.clock import now
+from aicr_pipeline.adapters.aicr_evidence import fetch_aicr_evidence
+from aicr_pipeline.clock import now, parse_time
+from aicr_pipeline.decide.aicr_evidence import check_same_report
 from aicr_pipeline.decide.aicr_job import PushTarget, registry_secret, render_job
 from aicr_pipeline.decide.job_state import job_state
 from aicr_pipeline.decide.snapshot import read_snapshot
-from aicr_pipeline.decide.validation import judge
+from aicr_pipeline.decide.validation import judge, read_report
+from aicr_pipeline.decide.validators import seen_validators, validators_problem
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import parse_runtime
@@ -21,15 +24,18 @@ from local.aicr.recipe import resolve
 from local.kube import argocd_crds
 from local.kube.resources import (
     APPLICATIONS,
+    CLUSTER_ROLE_BINDINGS,
     CONFIG_MAPS,
     JOBS,
     NAMESPACES,
+    PODS,
     ROLE_BINDINGS,
     ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
+    Ref,
 )
-from tests.functional.standins.cluster import IMAGE, NAMESPACE, Cluster
+from tests.functional.standins.cluster import IMAGE, NAMESPACE, VALIDATOR_DIGEST, VALIDATORS, Cluster
 from tests.functional.standins.support import Registry
 
 Object = dict[str, Any]
@@ -90,7 +96,7 @@ def test_without_the_right_to_see_nodes_the_snapshot_is_empty_and_the_job_ends_w
     assert caught.value.reason == Reason.SnapshotIncomplete
 
 
-def validate(bench: Cluster, registry: Registry, name: str) -> None:
+def validate(bench: Cluster, registry: Registry, name: str, *flags: str) -> None:
     """A validation Job as the pipeline makes it, its inputs and its login."""
     recipe = to_yaml(resolve(dict(profile.CRITERIA)))
     snapshot = bench.store.get(CONFIG_MAPS, "snapshot", namespace=NAMESPACE)["data"]["snapshot.yaml"]
@@ -112,7 +118,7 @@ def validate(bench: Cluster, registry: Registry, name: str) -> None:
         *("validate", "-r", f"{where}/{name}-input-recipe", "-s", f"{where}/{name}-input-snapshot"),
         *("--phase", "deployment", "--namespace", "aicr-validation"),
         *("--emit-attestation", "/work/evidence", "--push", f"{registry.host}/aicr/demo/evidence/{name}"),
-        *("--no-sign", "--plain-http", "-o", f"{where}/{name}"),
+        *("--no-sign", *flags, "--plain-http", "-o", f"{where}/{name}"),
     ]
     container = {
         "command": ["aicr"],
@@ -130,7 +136,8 @@ def validate(bench: Cluster, registry: Registry, name: str) -> None:
     )
 
 
-def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry: Registry) -> None:
+def installed(bench: Cluster) -> None:
+    """All components as Argo CD shows them when they are well, and a snapshot."""
     bench.add_nodes()
     argocd_crds.install(bench.store)
     bench.store.create(NAMESPACES, {"metadata": {"name": "argocd"}})
@@ -144,34 +151,76 @@ def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry
     bench.run("snapshot", {"args": args, "env": environment}, serviceAccountName="aicr-snapshot")
     bench.ended("snapshot", "Complete")
 
-    validate(bench, registry, "good")
+
+def names(bench: Cluster, ref: Ref, namespace: str | None = "aicr-validation") -> set[str]:
+    return {item["metadata"]["name"] for item in bench.store.list(ref, namespace=namespace)}
+
+
+def test_validation_follows_argo_cd_and_leaves_evidence(bench: Cluster, registry: Registry) -> None:
+    installed(bench)
+    validate(bench, registry, "good", "--no-cleanup")
     bench.ended("good", "Complete", "aicr-validation")
     data = bench.store.get(CONFIG_MAPS, "good", namespace="aicr-validation")["data"]
     assert set(data) == {"format", "snapshot.json", "timestamp"}
-    assert judge(data["snapshot.json"].encode())[1] is None
-    summary = json.loads(data["snapshot.json"])["results"]["summary"]
-    assert (summary["tests"], summary["passed"], summary["failed"]) == (4, 4, 0)
-    tags = json.loads(registry.request("GET", "aicr/demo/evidence/good/tags/list").data)["tags"]
-    assert len(tags) == 1
-    assert tags[0].startswith("h100-eks-ubuntu-training-kubeflow-")
+    report = data["snapshot.json"].encode()
+    result, problem = judge(report)
+    assert (result.tests, result.passed, result.failed, problem) == (4, 4, 0, None)
+    # Its evidence goes through the reader that is for the real one's, and is of this very run.
+    with registry.repository("aicr/demo/evidence/good") as repository:
+        found = fetch_aicr_evidence(repository, None, no_key)
+    assert found.signature is None
+    check_same_report(found.evidence, report)
+    assert found.evidence.recipe_name == "h100-eks-ubuntu-training-kubeflow"
+    # The checks' pods are there to be looked at, until their TTL.
+    job = bench.store.get(JOBS, "good", namespace="aicr-validation")
+    since = parse_time(job["metadata"]["creationTimestamp"])
+    seen = seen_validators(bench.store.list(PODS, namespace="aicr-validation"), since)
+    ran = [check.name for check in read_report(report).checks]
+    assert sorted(item.check for item in seen) == sorted(ran)
+    assert validators_problem(seen, ran, [f"{VALIDATORS}@{VALIDATOR_DIGEST}"]) is None
+    assert {item.image for item in seen} <= {image for image, _ in found.evidence.validator_images}
+    assert names(bench, SERVICE_ACCOUNTS) == {"aicr", "aicr-validation", "aicr-validator"}
 
     bench.store.merge(
         APPLICATIONS, "nvsentinel", {"status": {"health": {"status": "Degraded"}}}, namespace="argocd"
     )
     validate(bench, registry, "bad")
     bench.ended("bad", "Failed", "aicr-validation")
-    report = json.loads(
+    bad = json.loads(
         bench.store.get(CONFIG_MAPS, "bad", namespace="aicr-validation")["data"]["snapshot.json"]
     )
-    failed = [item for item in report["results"]["tests"] if item["status"] == "failed"]
+    failed = [item for item in bad["results"]["tests"] if item["status"] == "failed"]
     assert [item["message"] for item in failed] == ["nvsentinel: Degraded, Synced"]
     terminated = bench.pod("bad", "aicr-validation")["status"]["containerStatuses"][0]["state"]["terminated"]
     assert terminated["exitCode"] == 8
-    # The validators' Jobs and inputs are gone; only our own are left.
-    left = {item["metadata"]["name"] for item in bench.store.list(JOBS, namespace="aicr-validation")}
-    assert left == {"good", "bad"}
-    maps = {item["metadata"]["name"] for item in bench.store.list(CONFIG_MAPS, namespace="aicr-validation")}
-    assert not [name for name in maps if name.startswith("aicr-")]
+    # Without the flag a run takes its validators' Jobs and inputs away again.
+    left = names(bench, JOBS) - {"good", "bad"}
+    assert len(left) == 4
+    assert len({name for name in names(bench, CONFIG_MAPS) if name.startswith("aicr-")}) == 2
+
+
+@pytest.mark.parametrize("bench", ["v1.0.3"], indirect=True)
+def test_the_older_aicr_binds_its_validators_itself(bench: Cluster, registry: Registry) -> None:
+    """With what the manifests print for it, a launcher that is cluster-admin; nothing is left of the run."""
+    installed(bench)
+    validate(bench, registry, "good")
+    bench.ended("good", "Complete", "aicr-validation")
+    assert names(bench, SERVICE_ACCOUNTS) == {"aicr", "aicr-validation"}
+    bindings = {
+        item["metadata"]["name"]
+        for item in bench.store.list(CLUSTER_ROLE_BINDINGS)
+        if item["roleRef"]["name"] == "cluster-admin"
+    }
+    assert "aicr-validation" in bindings
+    assert not [name for name in bindings if name.startswith("aicr-validator")]
+    assert names(bench, JOBS) == {"good"}
+    bench.store.delete(CLUSTER_ROLE_BINDINGS, "aicr-validation")
+    validate(bench, registry, "weak")
+    bench.ended("weak", "Failed", "aicr-validation")
+
+
+def no_key(_uri: str) -> bytes:
+    raise AssertionError("nobody asks for a key that is not configured")
 
 
 RUNTIME = b"""\

@@ -66,7 +66,12 @@ def test_the_project_is_missing(small: SmallMachine) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason", "words"),
     [
-        ({"validation": {"enabled": False}}, "ValidationUnavailable", "validation.enabled is false"),
+        (
+            # A key that nothing would sign with is refused before that.
+            {"validation": {"enabled": False, "signingKey": None, "transparencyLog": False}},
+            "ValidationUnavailable",
+            "validation.enabled is false",
+        ),
         ({"engine": {"surprise": 1}}, "InvalidConfiguration", "engine.surprise: unknown field"),
         (
             {

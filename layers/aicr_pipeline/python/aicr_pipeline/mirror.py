@@ -17,16 +17,13 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from aicr_pipeline.adapters import mirror
-from aicr_pipeline.adapters.docker_config import config_files, find_credentials
 from aicr_pipeline.adapters.http import RETRYABLE, Answer, Counters, Transport
 from aicr_pipeline.adapters.mirror import Destination, MirrorResult
 from aicr_pipeline.adapters.registry import Reference, parse_reference
-from aicr_pipeline.adapters.registry_auth import Credentials
-from aicr_pipeline.decide.ecr_host import parse_ecr_host
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.addresses import is_loopback
 from aicr_pipeline.model.plan import UpstreamSource
-from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.registry_access import credentials_of
 
 DONE, REFUSED, USAGE, TRY_AGAIN, INTERRUPTED = 0, 1, 2, 3, 130
 #: Each reason has its section there.
@@ -210,30 +207,11 @@ def _attempt(wish: _Wish, watch: WatchedTransport) -> tuple[int, dict[str, Any]]
 
 def _mirror(wish: _Wish, watch: WatchedTransport) -> MirrorResult:
     destination = Destination(
-        wish.to.host, wish.to.repository, watch, _credentials(wish.to.host), publishers=_credentials
+        wish.to.host, wish.to.repository, watch, credentials_of(wish.to.host), publishers=credentials_of
     )
     if isinstance(wish.source, Path):
         return mirror.mirror_folder(wish.source, wish.chart, wish.version, destination)
     return mirror.mirror_chart(wish.source, destination)
-
-
-def _credentials(host: str) -> Credentials | None:
-    """Who we are at a host: ECR's token with our own AWS identity, else what the files say, else nobody."""
-    ecr = parse_ecr_host(host)
-    if ecr is None:
-        return find_credentials(host, config_files(os.environ))
-    from botocore.exceptions import BotoCoreError
-
-    from aicr_pipeline.adapters import aws
-    from aicr_pipeline.adapters.ecr import EcrCredentials
-
-    try:
-        return EcrCredentials(aws.client("ecr", ecr.region))
-    except BotoCoreError as error:
-        raise PipelineError(
-            Reason.RegistryCredentialsUnavailable,
-            f"Preparing AWS's client for {host}: {type(error).__name__}; check AWS_PROFILE and its settings.",
-        ) from error
 
 
 def _success(result: MirrorResult, wish: _Wish, watch: WatchedTransport) -> dict[str, Any]:

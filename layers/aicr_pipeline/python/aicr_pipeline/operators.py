@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from typing import Any
 
 from aicr_pipeline.adapters.signed_api import SignedApi, find_endpoint
 
@@ -21,12 +22,17 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
 
 def open_api(options: argparse.Namespace) -> SignedApi:
     """The API that the options name, asked with the AWS credentials of who runs the command."""
+    session = session_of()
+    address = options.api or ("" if options.cluster else os.environ.get(API_VARIABLE, ""))
+    return SignedApi(find_endpoint(address, options.cluster, session), session)
+
+
+def session_of() -> Any:
+    """The AWS credentials and region of who runs the command."""
     import boto3
 
     # As aws does; boto3 itself reads AWS_DEFAULT_REGION alone.
-    session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
-    address = options.api or ("" if options.cluster else os.environ.get(API_VARIABLE, ""))
-    return SignedApi(find_endpoint(address, options.cluster, session), session)
+    return boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
 
 
 def require_api(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

@@ -1,27 +1,64 @@
-"""``python -m aicr_pipeline.verify EVIDENCE --key PUBLIC_KEY [--plan PLAN]``: offline, fail-closed.
+"""Verify the evidence of a rollout: offline, fail-closed.
 
-Exit status: 0 valid; 1 valid, but the rollout failed, or ``--require-qualifying`` was given and it does
-not qualify; 2 invalid; 3 incomplete (a file is missing, or no plan was given).
+EVIDENCE is an archive (make evidence-pack), the folder it was unpacked into, or the DSSE envelope alone. The
+key is pinned by --fingerprint, or named by --key; for an envelope --key is needed. Exit status: 0 valid;
+1 valid, but the rollout failed, or --require-qualifying was given and it does not qualify; 2 invalid;
+3 incomplete (a file is missing, no key was pinned, no plan was given, AWS or the registry not reached).
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
-from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, as_json, verify
+from aicr_pipeline.command import is_file, is_folder
+from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.verify import (
+    INCOMPLETE,
+    INVALID,
+    NOT_ENOUGH,
+    VALID,
+    Check,
+    Looks,
+    SignedStatement,
+    Stop,
+    Verdict,
+    as_json,
+    look_at_envelope,
+)
+from aicr_pipeline.decide.verify_archive import look_at_archive
 
 _WORDS = {VALID: "VALID", NOT_ENOUGH: "VALID, BUT NOT ENOUGH", INVALID: "INVALID", INCOMPLETE: "INCOMPLETE"}
+_GZIP = b"\x1f\x8b"
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m aicr_pipeline.verify", description=__doc__)
-    parser.add_argument("evidence", type=Path, metavar="EVIDENCE", help="the DSSE envelope")
-    parser.add_argument("--key", type=Path, required=True, help="the pipeline's public key, PEM or DER")
-    parser.add_argument("--plan", type=Path, help="the plan it is about")
+    """Run the command line; returns the exit status. What argparse refuses is ``SystemExit(2)``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m aicr_pipeline.verify", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("evidence", type=Path, metavar="EVIDENCE", help="archive, folder or DSSE envelope")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the pipeline's public key, PEM or DER")
+    parser.add_argument(
+        "--fingerprint", action="append", default=[], metavar="HEX",
+        help="the key has to be this one; again for each key that is trusted",
+    )  # fmt: skip
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="with an envelope: the plan it is about")
     parser.add_argument("--require-qualifying", action="store_true", help="fail evidence that never counts")
+    parser.add_argument(
+        "--live", action="store_true", help="also against ledger and registry, with your AWS credentials"
+    )
+    parser.add_argument("--ledger", metavar="BUCKET", help="with --live: the stack's output LedgerBucket")
+    parser.add_argument(
+        "--registry", metavar="oci://HOST/PREFIX", help="with --live: else as the statement says"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)
+    if any(not _FINGERPRINT.fullmatch(mark) for mark in options.fingerprint):
+        parser.error("--fingerprint is not the lower-case hex SHA-256 of a key")
+    if options.live != (options.ledger is not None):
+        parser.error("--live and --ledger go together")
     try:
         return _judge(options)
     except BrokenPipeError:
@@ -33,34 +70,90 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _judge(options: argparse.Namespace) -> int:
-    files = [options.evidence, options.key, *([options.plan] if options.plan else [])]
-    missing = [str(file)[:200] for file in files if not _is_file(file)]
+    named = [file for file in (options.key, options.plan) if file is not None]
+    missing = [str(file)[:200] for file in named if not is_file(file)]
+    if not is_file(options.evidence) and not is_folder(options.evidence):
+        missing.insert(0, str(options.evidence)[:200])
     if missing:
         print(f"INCOMPLETE: no such file: {', '.join(missing)}", file=sys.stderr)
         return INCOMPLETE
-    verdict = verify(
-        options.evidence.read_bytes(),
-        options.key.read_bytes(),
-        options.plan.read_bytes() if options.plan else None,
-        require_qualifying=options.require_qualifying,
-    )
+    verdict = _verdict(options)
     print(as_json(verdict) if options.json else _text(verdict), flush=True)
     return verdict.code
 
 
-def _is_file(path: Path) -> bool:
+def _verdict(options: argparse.Namespace) -> Verdict:
+    looks, key = Looks(), options.key.read_bytes() if options.key else None
     try:
-        return path.is_file()
-    except OSError:  # a name too long to be one
-        return False
+        files = (
+            looks.at("archive", lambda: _files(options.evidence)) if _is_archive(options.evidence) else None
+        )
+        if files is not None:
+            signed = look_at_archive(looks, files, fingerprints=options.fingerprint, key=key)
+            sealed = files[layout.ENVELOPE]
+        else:
+            sealed = looks.at("size", lambda: _envelope(options.evidence))
+            if key is None:
+                looks.unseen("key", "not given: pass --key, since an envelope has none")
+                return looks.verdict_without()
+            plan = options.plan.read_bytes() if options.plan else None
+            signed = look_at_envelope(looks, sealed, key, plan, options.fingerprint)
+        if options.live:
+            _look_live(looks, sealed, signed, options)
+    except Stop:
+        return looks.verdict(None)
+    looks.enough(signed.statement.predicate, options.require_qualifying)
+    return looks.verdict(signed.statement.predicate)
+
+
+def _look_live(looks: Looks, sealed: bytes, signed: SignedStatement, options: argparse.Namespace) -> None:
+    from aicr_pipeline.adapters import aws
+    from aicr_pipeline.adapters.ledger import Ledger
+    from aicr_pipeline.adapters.live_evidence import Live, look_live
+    from aicr_pipeline.registry_access import open_repository
+
+    live = Live(Ledger(aws.client("s3"), options.ledger), open_repository, options.registry)
+    look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live)
+
+
+def _is_archive(path: Path) -> bool:
+    if is_folder(path):
+        return True
+    with path.open("rb") as file:
+        return file.read(2) == _GZIP
+
+
+def _envelope(path: Path) -> tuple[bytes, str]:
+    size = path.stat().st_size
+    if size > layout.MOST_FILE_BYTES:
+        raise ValueError(f"an envelope has at most {layout.MOST_FILE_BYTES >> 20} MiB")
+    return path.read_bytes(), f"{size:,} bytes"
+
+
+def _files(path: Path) -> tuple[dict[str, bytes], str]:
+    if not is_folder(path):
+        if path.stat().st_size > layout.MOST_ARCHIVE_BYTES:
+            raise ValueError(f"the archive has more than {layout.MOST_ARCHIVE_BYTES >> 20} MiB")
+        found = layout.unpack(path.read_bytes())
+    else:
+        found = layout.read_folder(path)
+    return found, f"{len(found)} files, {sum(map(len, found.values())):,} bytes"
 
 
 def _text(verdict: Verdict) -> str:
     marks = {True: "ok  ", False: "FAIL", None: "?   "}
-    lines = [f"{marks[check.ok]} {check.name}: {check.detail}" for check in verdict.checks]
-    if verdict.binding is not None and not verdict.binding.qualifying:
-        lines.append(f"note never qualifies a profile: {'; '.join(verdict.binding.not_qualifying_because)}")
+    lines = [f"{marks[check.ok]} {check.name}: {_shown(check)}" for check in verdict.checks]
+    binding = verdict.binding
+    if binding is not None and binding.aicr_evidence is not None and not binding.aicr_evidence.signed:
+        lines.append("note AICR's own evidence is unsigned; signed is what the pipeline says of it")
+    if binding is not None and not binding.qualifying:
+        lines.append(f"note never qualifies a profile: {'; '.join(binding.not_qualifying_because)}")
     return "\n".join([*lines, _WORDS[verdict.code]])
+
+
+def _shown(check: Check) -> str:
+    """What a file says of itself may hold anything: no line of it may pass for one of ours."""
+    return "".join(letter if letter.isprintable() else "?" for letter in check.detail)
 
 
 if __name__ == "__main__":

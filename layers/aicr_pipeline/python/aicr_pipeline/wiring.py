@@ -27,11 +27,17 @@ if TYPE_CHECKING:
     from aicr_pipeline.adapters.sessions import Sessions
     from aicr_pipeline.adapters.signer import Signer
     from aicr_pipeline.adapters.slack import Slack
+    from aicr_pipeline.model.evidence import BoundPipeline
 
 
 def config() -> ClusterConfig:
     """The cluster's configuration."""
     return env.cluster_config()
+
+
+def pipeline() -> "BoundPipeline":
+    """What of the pipeline is deployed, by digest."""
+    return env.pipeline_assets()
 
 
 @cache
@@ -147,6 +153,14 @@ def signer() -> "Signer":
     from aicr_pipeline.adapters.signer import Signer
 
     return Signer(aws.client("kms"), env.text("SIGNING_KEY_ARN"))
+
+
+@cache
+def public_key_of(key_uri: str) -> bytes:
+    """The public key of a KMS key that Sigstore's URI names: the one that AICR signs its evidence with."""
+    from aicr_pipeline.adapters.signer import public_key_of, region_of
+
+    return public_key_of(aws.client("kms", region_of(key_uri)), key_uri)
 
 
 @cache

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+from aicr_pipeline.actions.check_validation import check_validation
 from aicr_pipeline.actions.want_credentials import want_credentials
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.bus import Bus
+from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import (
@@ -34,6 +36,7 @@ def assess_transition(
     config: ClusterConfig,
     ledger: Ledger,
     inbox: Inbox,
+    cluster: Cluster,
     argocd: ArgoCd,
     coordination: Coordination,
     bus: Bus,
@@ -50,7 +53,7 @@ def assess_transition(
     ------
     PipelineError
         ``TransitionBlocked``, ``ForeignObject``, ``EngineMissing``, ``PlanUnreadable``,
-        ``RegistryCredentialsUnavailable``, ``Deleting``.
+        ``RegistryCredentialsUnavailable``, ``Deleting``, ``ValidationUnavailable``.
     """
     rollout, now = str(step.input["rollout"]), clock()
     refuse_over(ledger, rollout)
@@ -61,6 +64,9 @@ def assess_transition(
     to_plan = load_plan(ledger, str(step.input["toPlan"]))
     from_digest = step.input.get("fromPlan")
     from_plan = load_plan(ledger, str(from_digest)) if from_digest else None
+    state = to_plan.desired_state
+    # The configuration, or the cluster, may be another than when the plan was made.
+    check_validation(state.validation, config, state.aicr.version, cluster)
     _refuse_foreign(config, argocd, to_plan)
     want_credentials(step, to_plan.desired_state.releases[0], config, coordination, bus, clock)
     report = assess(

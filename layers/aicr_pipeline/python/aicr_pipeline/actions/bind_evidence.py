@@ -1,63 +1,72 @@
 """State "Bind evidence": one signed statement ties plan, approval, charts and validation together."""
 
 import json
-from datetime import UTC, datetime
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from aicr_pipeline import __version__
+from aicr_pipeline.actions.evidence_records import read_records, read_validators, workload_images
 from aicr_pipeline.actions.validate_deployment import evidence_repository
 from aicr_pipeline.adapters import jobs
-from aicr_pipeline.adapters.artifact import pull_files, push_document
+from aicr_pipeline.adapters.aicr_evidence import FetchedEvidence, fetch_aicr_evidence
+from aicr_pipeline.adapters.approvals import approval_record_key
+from aicr_pipeline.adapters.artifact import push_document
 from aicr_pipeline.adapters.http import Counters
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Ledger, NotingLedger
 from aicr_pipeline.adapters.mirror import Destination
-from aicr_pipeline.adapters.rollouts import (
-    load_acknowledgement,
-    load_plan,
-    load_report,
-    load_request,
-    load_rollout,
-    refuse_over,
-    refuse_revoked,
-    standing_decision,
-)
+from aicr_pipeline.adapters.rollouts import refuse_over, refuse_revoked
 from aicr_pipeline.adapters.signer import Signer
-from aicr_pipeline.clock import Clock, parse_time, rfc3339
-from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
-from aicr_pipeline.decide.approval import check_decision
-from aicr_pipeline.decide.assess import request_digest
-from aicr_pipeline.decide.canonical import digest, sha256
-from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest
+from aicr_pipeline.clock import Clock, rfc3339
+from aicr_pipeline.decide.aicr_evidence import check_made_by, check_same_report
+from aicr_pipeline.decide.bound_records import BoundRecords, check_same_recipe
+from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
 from aicr_pipeline.decide.evidence import Bound, statement
+from aicr_pipeline.decide.evidence_archive import key_in_ledger
 from aicr_pipeline.decide.snapshot import read_snapshot
-from aicr_pipeline.decide.validation import judge
+from aicr_pipeline.decide.tuple_reader import read_tuple
+from aicr_pipeline.decide.validation import judge, read_report
+from aicr_pipeline.decide.verify import pem
 from aicr_pipeline.errors import PipelineError
-from aicr_pipeline.model import yaml
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     BoundAicrEvidence,
+    BoundDecision,
     BoundPipeline,
     BoundValidation,
+    BoundValidator,
+    Statement,
 )
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Acknowledgement, Decision, Rollout, rollout_key
+from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
 
 
-def bind_evidence(
-    step: StepEvent,
-    config: ClusterConfig,
-    ledger: Ledger,
-    registry: Destination,
-    signer: Signer,
-    clock: Clock,
-    local_engine: bool,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Binder:
+    """What binding takes beside the step.
+
+    ``pipeline`` is what is deployed, by digest; ``public_key_of`` gives the public key (DER) of the key that
+    AICR signs with, by its URI.
+    """
+
+    config: ClusterConfig
+    ledger: Ledger
+    registry: Destination
+    signer: Signer
+    pipeline: BoundPipeline
+    public_key_of: Callable[[str], bytes]
+    clock: Clock
+    local_engine: bool
+
+
+def bind_evidence(step: StepEvent, binder: Binder) -> dict[str, Any]:
     """Read every record again, state them, sign the statement, store it and push it beside AICR's evidence.
 
     A second run finds the first one's binding and returns it: evidence is bound once.
@@ -65,154 +74,186 @@ def bind_evidence(
     Returns
     -------
     dict
-        ``key`` in the ledger, ``reference`` and ``digest`` in the registry, ``fingerprint``, ``qualifying``.
+        ``key`` in the ledger, ``reference`` and ``digest`` in the registry, ``fingerprint``, ``qualifying``,
+        and with validation ``aicrSigned``.
 
     Raises
     ------
     PipelineError
-        ``RolloutFailed`` when a record that the evidence needs is missing or does not hold.
+        ``RolloutFailed`` when a record that the evidence needs is missing, does not hold, or is of something
+        else. ``SigningKeyUnavailable`` as ``Signer.sign``.
     """
-    name = str(step.input["rollout"])
+    name, ledger = str(step.input["rollout"]), binder.ledger
     refuse_over(ledger, name)
-    bound_key = rollout_key(name, "binding")
-    found = ledger.get_json(bound_key)
-    if found is None:
+    pointer_key = rollout_key(name, "binding")
+    pointer = ledger.get_json(pointer_key)
+    if pointer is None:
         refuse_revoked(ledger, name)
-        text, qualifying = _statement(step, config, ledger, registry, clock, local_engine)
-        mark = fingerprint(signer.public_key())
-        sealed = envelope(PAYLOAD_TYPE, text, mark, signer.sign_digest(pae_digest(PAYLOAD_TYPE, text)))
-        key = f"evidence/{config.cluster.name}/{name}/{sha256(sealed).removeprefix('sha256:')}.intoto.json"
-        ledger.put_same(key, sealed)
-        pointer = {"key": key, "fingerprint": mark, "qualifying": qualifying}
-        ledger.put_once(bound_key, json.dumps(pointer, sort_keys=True).encode())
+        written = _bind(step, binder)
+        ledger.put_once(pointer_key, json.dumps(written, sort_keys=True).encode())
         # ECDSA signatures differ each time: whoever wrote the pointer first is the binding.
-        found = ledger.get_json(bound_key)
-    bound = ledger.get(found["key"])
-    if bound is None:
-        raise PipelineError(Reason.RolloutFailed, f"The evidence {found['key']} is gone from the ledger.")
-    repository = registry.repository("evidence", f"{name.lower()}-binding", Counters())
+        pointer = ledger.get_json(pointer_key)
+    bound = _bound(pointer, name, str(step.input["toPlan"]), binder)
+    repository = binder.registry.repository("evidence", f"{name.lower()}-binding", Counters())
     annotations = {"in-toto.io/predicate-type": PREDICATE_TYPE}
     pushed = push_document(repository, bound, ENVELOPE_TYPE, ENVELOPE_TYPE, annotations, "binding")
-    return {**found, "reference": f"{repository.reference}:binding", "digest": pushed}
+    return {**pointer, "reference": f"{repository.reference}:binding", "digest": pushed}
 
 
-def _statement(
-    step: StepEvent,
-    config: ClusterConfig,
-    ledger: Ledger,
-    registry: Destination,
-    clock: Clock,
-    local_engine: bool,
-) -> tuple[bytes, bool]:
-    rollout = load_rollout(ledger, str(step.input["rollout"]))
-    plan = load_plan(ledger, rollout.to_plan)
-    snapshot = ledger.get(f"rollouts/{rollout.name}/snapshot.yaml")
-    if snapshot is None:
-        raise PipelineError(Reason.RolloutFailed, "The post-install snapshot is not in the ledger.")
-    validation, evidence = _validation(step, plan, ledger, registry)
-    text = statement(
+def _bind(step: StepEvent, binder: Binder) -> dict[str, Any]:
+    """Sign the statement and store it with the key that signed it; returns the pointer to it."""
+    name, cluster = str(step.input["rollout"]), binder.config.cluster.name
+    text = _statement(step, binder)
+    signed = binder.signer.sign(pae_digest(PAYLOAD_TYPE, text))
+    mark = fingerprint(signed.public_key)
+    sealed = envelope(PAYLOAD_TYPE, text, mark, signed.signature)
+    key = f"evidence/{cluster}/{name}/{sha256(sealed).removeprefix('sha256:')}.intoto.json"
+    binder.ledger.put_same(key_in_ledger(cluster, mark), pem(signed.public_key), "application/x-pem-file")
+    binder.ledger.put_same(key, sealed)
+    predicate = json.loads(text)["predicate"]
+    pointer = {"key": key, "fingerprint": mark, "qualifying": predicate["qualifying"]}
+    aicr = predicate.get("aicrEvidence")
+    return pointer if aicr is None else {**pointer, "aicrSigned": aicr["signed"]}
+
+
+def _bound(pointer: Any, name: str, plan: str, binder: Binder) -> bytes:
+    """The envelope that a pointer names: this cluster's, this rollout's, to this plan."""
+    cluster = re.escape(binder.config.cluster.name)
+    key = str(pointer.get("key")) if isinstance(pointer, dict) else ""
+    found = re.fullmatch(rf"evidence/{cluster}/{re.escape(name)}/([0-9a-f]{{64}})\.intoto\.json", key)
+    if found is None:
+        _refuse(f"The binding of rollout {name} names {key[:200] or 'nothing'}, which is none of its own.")
+    sealed = binder.ledger.get(key)
+    if sealed is None:
+        _refuse(f"The evidence {key} is gone from the ledger.")
+    if sha256(sealed) != f"sha256:{found[1]}":
+        _refuse(f"The evidence {key} is not what its key says.")
+    try:
+        predicate = Statement.model_validate_json(read_envelope(sealed).payload).predicate
+    except ValueError as error:
+        _refuse(f"The evidence {key} is no statement ({type(error).__name__}).")
+    about = (predicate.cluster, predicate.rollout.name, predicate.plan.digest)
+    if about != (binder.config.cluster.name, name, plan):
+        _refuse(f"The evidence {key} is about rollout {predicate.rollout.name} to {predicate.plan.digest}.")
+    return sealed
+
+
+def _statement(step: StepEvent, binder: Binder) -> bytes:
+    name, noting = str(step.input["rollout"]), NotingLedger(binder.ledger)
+    records = read_records(noting, name, binder.config.cluster.name)
+    plan = records.plan
+    if plan.desired_state_digest != str(step.input["toPlan"]):
+        _refuse(f"Rollout {name} goes to {plan.desired_state_digest}, not to {step.input['toPlan']}.")
+    snapshot = read_snapshot(_kept(noting, f"rollouts/{name}/snapshot.yaml", "The post-install snapshot"))
+    validation, evidence, validators = _validation(step, plan, noting, binder)
+    return statement(
         Bound(
-            config=config,
-            rollout=rollout,
+            config=binder.config,
+            rollout=records.rollout,
             plan=plan,
-            decision=_decision(ledger, rollout),
-            request=load_request(ledger, rollout.name),
-            acknowledgements=_acknowledgements(ledger, rollout),
+            decision=records.decision,
+            request=records.request,
+            acknowledgements=tuple(
+                records.acknowledgements[one.release]
+                for one in records.report.steps
+                if one.release in records.acknowledgements
+            ),
             validation=validation,
             aicr_evidence=evidence,
-            post_install_snapshot_digest=read_snapshot(snapshot).digest,
+            post_install_snapshot_digest=snapshot.digest,
             execution=step.execution,
             machine_version=step.machine_version,
-            pipeline=BoundPipeline(version=__version__),
-            local_engine=local_engine,
-            bound_at=rfc3339(clock()),
+            pipeline=binder.pipeline,
+            local_engine=binder.local_engine,
+            bound_at=rfc3339(binder.clock()),
+            decisions=_decisions(records, noting.digests),
+            validators=validators,
+            tuple_=read_tuple(snapshot, plan.desired_state, workload_images(plan, binder.registry)),
+            documents=noting.digests,
+            decision_digest=_decision_digest(records, noting.digests),
         )
     )
-    return text, bool(json.loads(text)["predicate"]["qualifying"])
 
 
-def _decision(ledger: Ledger, rollout: Rollout) -> Decision | None:
-    """The approval that every step's gate let through. It may have expired since the last step."""
-    report = load_report(ledger, rollout.name)
-    if report is None:
-        raise PipelineError(Reason.RolloutFailed, f"Rollout {rollout.name} has lost its report.")
-    decision = standing_decision(ledger, rollout)
-    if report.approval_needed:
-        given = parse_time(decision.at) if decision else datetime.min.replace(tzinfo=UTC)
-        digest = request_digest(report, rollout.deadline)
-        check_decision(decision, load_request(ledger, rollout.name), digest, given)
-    return decision
+def _decision_digest(records: BoundRecords, digests: Mapping[str, str]) -> str | None:
+    if records.decision is None:
+        return None
+    kind = "bypass" if records.decision.identity == "bypass" else "decision"
+    return digests[rollout_key(records.decision.rollout, kind)]
 
 
-def _acknowledgements(ledger: Ledger, rollout: Rollout) -> tuple[Acknowledgement, ...]:
-    """What was said before each manual step, which its gate waited for."""
-    report = load_report(ledger, rollout.name)
-    if report is None:
-        return ()
-    found = []
-    for step in report.steps:
-        given = (
-            load_acknowledgement(ledger, rollout.name, step.release) if step.must_be_acknowledged else None
+def _decisions(records: BoundRecords, digests: Mapping[str, str]) -> tuple[BoundDecision, ...]:
+    return tuple(
+        BoundDecision(
+            by=one.by[0],
+            identity=one.identity,
+            issuer=one.issuer,
+            principal=one.principals[0] if one.principals else None,
+            reason=one.reason,
+            at=one.at,
+            expires_at=one.expires_at,
+            digest=digests[approval_record_key(one.rollout, one.by[0])],
         )
-        missing = acknowledgement_missing(step, given, request_digest(report, rollout.deadline))
-        if missing is not None:
-            raise PipelineError(
-                Reason.RolloutFailed, f"An acknowledgement is gone from the ledger. {missing}"
-            )
-        found += [given] if given is not None else []
-    return tuple(found)
+        for one in records.decisions
+    )
 
 
 def _validation(
-    step: StepEvent, plan: Plan, ledger: Ledger, registry: Destination
-) -> tuple[BoundValidation, BoundAicrEvidence | None]:
+    step: StepEvent, plan: Plan, ledger: Ledger, binder: Binder
+) -> tuple[BoundValidation, BoundAicrEvidence | None, tuple[BoundValidator, ...] | None]:
     if plan.desired_state.validation == "Disabled":
-        return BoundValidation(mode="Disabled"), None
-    report = ledger.get(f"rollouts/{step.input['rollout']}/validation.json")
-    if report is None:
-        raise PipelineError(Reason.RolloutFailed, "The validation report is not in the ledger.")
+        return BoundValidation(mode="Disabled"), None, None
+    name = str(step.input["rollout"])
+    report = _kept(ledger, f"rollouts/{name}/validation.json", "The validation report")
     result, problem = judge(report)
     if problem is not None:
-        raise PipelineError(Reason.RolloutFailed, problem)
-    repository = registry.repository("evidence", _own_repository(step), Counters())
-    tags = repository.tags()
-    if len(tags) != 1:
-        raise PipelineError(
-            Reason.RolloutFailed,
-            f"{repository.reference} should hold the one evidence of this attempt, but has {len(tags)} tags.",
-        )
-    found = repository.head_manifest(tags[0])
-    if found is None:
-        raise PipelineError(
-            Reason.RolloutFailed, f"AICR's evidence {repository.reference}:{tags[0]} is gone."
-        )
-    _require_same_recipe(pull_files(repository, found, "AICR's evidence"), plan, ledger)
-    reference = f"{repository.reference}@{found}"
-    return result, BoundAicrEvidence(reference=reference, digest=found, signed=False)
+        _refuse(problem)
+    repository = binder.registry.repository("evidence", _own_repository(step), Counters())
+    fetched = fetch_aicr_evidence(repository, binder.config.validation.signing_key, binder.public_key_of)
+    check_same_report(fetched.evidence, report)
+    validators = read_validators(ledger, name, read_report(report))
+    ran = [item.image for item in validators or ()]
+    check_made_by(fetched.evidence, plan.desired_state.aicr.version, ran)
+    recipe = _kept(ledger, f"resolves/{plan.recorded.run}/recipe.yaml", "The plan's recipe")
+    check_same_recipe(fetched.files.get("recipe.yaml", b""), recipe, plan)
+    _keep_aicr_key(fetched, binder)
+    return result, _aicr_evidence(fetched), validators
+
+
+def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:
+    signature, evidence = fetched.signature, fetched.evidence
+    return BoundAicrEvidence(
+        reference=fetched.reference,
+        digest=fetched.digest,
+        signed=signature is not None,
+        key_fingerprint=signature.fingerprint if signature else None,
+        statement_digest=evidence.statement_digest,
+        manifest_digest=evidence.manifest_digest,
+        attested_at=evidence.attested_at,
+    )
+
+
+def _keep_aicr_key(fetched: FetchedEvidence, binder: Binder) -> None:
+    """AICR's key is kept as ours is: whoever verifies later has it beside the evidence."""
+    if fetched.signature is not None:
+        key = key_in_ledger(binder.config.cluster.name, fetched.signature.fingerprint)
+        binder.ledger.put_same(key, pem(fetched.signature.public_key), "application/x-pem-file")
 
 
 def _own_repository(step: StepEvent) -> str:
     """Where an attempt of this very rollout pushed; the state says which, and nothing else is taken."""
     named, rollout = str(step.input["validation"]["repository"]), str(step.input["rollout"])
     if named not in {evidence_repository(rollout, attempt) for attempt in range(1, jobs.MOST_ATTEMPTS + 1)}:
-        raise PipelineError(Reason.RolloutFailed, f"evidence/{named} is of no attempt of rollout {rollout}.")
+        _refuse(f"evidence/{named} is of no attempt of rollout {rollout}.")
     return named
 
 
-def _require_same_recipe(files: dict[str, bytes], plan: Plan, ledger: Ledger) -> None:
-    """Evidence of another plan never satisfies this one: the recipe inside must be the plan's.
-
-    AICR writes the recipe anew, with other indents, so documents are compared and not bytes.
-    """
-    own = ledger.get(f"resolves/{plan.recorded.run}/recipe.yaml") or b""
-    if sha256(own) != plan.recorded.recipe_digest:
-        raise PipelineError(Reason.RolloutFailed, "The ledger's recipe is not the one the plan recorded.")
-    if _document(files.get("recipe.yaml", b""), "evidence") != _document(own, "plan"):
-        raise PipelineError(
-            Reason.RolloutFailed, "AICR's evidence is for another recipe than the plan's; it does not count."
-        )
+def _kept(ledger: Ledger, key: str, what: str) -> bytes:
+    found = ledger.get(key)
+    if found is None:
+        _refuse(f"{what} is not in the ledger ({key}).")
+    return found
 
 
-def _document(text: bytes, whose: str) -> str:
-    recipe = yaml.load(text, Reason.RolloutFailed, f"the recipe of the {whose}", most_bytes=4 << 20)
-    return digest(recipe, f"the recipe of the {whose}")
+def _refuse(problem: str) -> NoReturn:
+    raise PipelineError(Reason.RolloutFailed, problem)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from aicr_pipeline.actions.check_validation import check_validation
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.ledger import Inbox
@@ -10,6 +11,7 @@ from aicr_pipeline.adapters.runtimes import pinned, read_runtime
 from aicr_pipeline.decide import versions
 from aicr_pipeline.decide.aicr_command import bundle_arguments, wish_of
 from aicr_pipeline.decide.aicr_job import SYSTEM_NAMESPACE, VALIDATION_NAMESPACE
+from aicr_pipeline.decide.validation_access import check_configured
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
@@ -48,17 +50,14 @@ def check_prerequisites(
             f"{config.aicr.repository} only. Correct it, or change aicr.image in the configuration and apply "
             "the manifests.",
         )
-    if runtime.spec.validation.deployment == "Required" and not config.validation.enabled:
-        raise PipelineError(
-            Reason.ValidationUnavailable,
-            "spec.validation.deployment is Required, but validation.enabled is false in the configuration. "
-            "Enable it, or set spec.validation.deployment: Disabled.",
-        )
+    mode = runtime.spec.validation.deployment
+    check_configured(mode, config, aicr.version)
     # Refuses what AICR has no flag for: before a Job on an accelerated node is started for nothing.
     bundle_arguments(wish_of(runtime), "recipe.yaml", "bundle")
     kubernetes = _kubernetes_version(cluster)
     engine = _engine(config, argocd)
     _namespaces(config, cluster)
+    check_validation(mode, config, aicr.version, cluster)
     credentials.get()
     return {"kubernetes": kubernetes, "argocd": engine, "aicr": aicr.version}
 

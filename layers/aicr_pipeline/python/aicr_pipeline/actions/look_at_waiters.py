@@ -11,6 +11,7 @@ from typing import Any
 from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.actions.look_at_application import look_at_application
 from aicr_pipeline.actions.look_at_hold import look_at_hold
+from aicr_pipeline.actions.look_at_validators import note_validators, validators_end
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
@@ -32,7 +33,7 @@ from aicr_pipeline.decide.job_state import (
 from aicr_pipeline.decide.readiness import Graces
 from aicr_pipeline.decide.redact import redact
 from aicr_pipeline.decide.snapshot import check_criteria, confirm_criteria, read_snapshot
-from aicr_pipeline.decide.validation import judge
+from aicr_pipeline.decide.validation import judge, read_report
 from aicr_pipeline.decide.versions import check_recorded
 from aicr_pipeline.errors import MOST_CHARACTERS, PipelineError
 from aicr_pipeline.model.config import ClusterConfig
@@ -117,6 +118,8 @@ def _job(waiter: Waiter, world: World) -> Answer | None:
     record = _record(wanted, world) if job is None else None
     state = JobState("complete") if record is not None else _state(job, namespace, world)
     if state.state == "running":
+        if wanted["purpose"] == "validate" and job is not None:
+            note_validators(wanted, job, cluster, world.ledger)
         return overdue(waiter, world.clock(), "it still runs")
     try:
         return _PURPOSES[str(wanted["purpose"])](state, wanted, world, record)
@@ -174,10 +177,19 @@ def _validate(state: JobState, wanted: Mapping[str, Any], world: World, record: 
     result, problem = judge(report)
     if problem is None:
         _require_complete(state, wanted, world)
+        problem = _validators(wanted, world, report)
     world.ledger.put_same(str(wanted["keep"]), report)
     if problem is not None:
         raise PipelineError(Reason.RolloutFailed, problem)
     return {"output": {**result.wire(), "repository": wanted["repository"]}}
+
+
+def _validators(wanted: Mapping[str, Any], world: World, report: bytes) -> str | None:
+    """Before the report is kept: a validation that is recorded has its validators recorded, too."""
+    cluster = world.cluster()
+    job = jobs.job(cluster, str(wanted["namespace"]), str(wanted["job"]))
+    problem = validators_end(wanted, job, cluster, world.ledger, read_report(report))
+    return None if problem is None else f"deployment validation does not count: {problem}"
 
 
 def _report(found: Mapping[str, str] | None) -> bytes | None:

@@ -19,6 +19,8 @@ from aicr_pipeline.model.step import StepEvent
 
 ROLLOUT_ENDED = "Rollout Ended"
 
+#: At the end of a message, so that nobody takes our signature for AICR's.
+UNSIGNED = "; AICR's own evidence is unsigned"
 #: Between the lines of what somebody else wrote.
 _QUOTED = "\n  | "
 
@@ -74,6 +76,8 @@ def _outcome(state: Mapping[str, Any], name: str, ledger: Ledger, now: str) -> R
         disabled = state["assessment"]["validation"] == "Disabled"
         reason = Reason.ValidationDisabled if disabled else Reason.RolledOut
         message = f"rollout {name}: {releases} releases are ready at their revisions"
+        if state["evidence"].get("aicrSigned") is False:
+            message += UNSIGNED
         return end_of(ledger, name, reason, message, now, releases, str(state["evidence"]["key"]))
     return end_of(ledger, name, *ended, now, done)
 
@@ -84,6 +88,8 @@ def _words(config: ClusterConfig, outcome: RolloutOutcome, bypassed: bool) -> st
         lines += ["Approval was bypassed: nobody was asked, and the evidence never qualifies.", ""]
     if outcome.outcome is Outcome.Succeeded:
         lines += [f"{len(outcome.installed)} releases are ready.", f"Evidence: ledger key {outcome.evidence}"]
+        if outcome.message.endswith(UNSIGNED):
+            lines.append("AICR's own evidence, which it names by digest, is unsigned.")
     else:
         not_reached = [name for name in outcome.not_installed if name not in outcome.unfinished]
         lines += [

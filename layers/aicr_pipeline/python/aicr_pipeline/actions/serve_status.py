@@ -1,4 +1,4 @@
-"""The signed routes of the status: the document that was kept last, and a wish for a fresh one."""
+"""The signed routes that tell how things are: the status that was kept last, and what is deployed."""
 
 from aicr_pipeline.actions.operators_desk import Caller, Reply
 from aicr_pipeline.adapters.bus import Bus
@@ -6,7 +6,10 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.statuses import STATUS_WANTED, read_status
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.people import principal
+from aicr_pipeline.decide.qualification import running_of
 from aicr_pipeline.errors import TransientError
+from aicr_pipeline.model.config import ClusterConfig
+from aicr_pipeline.model.evidence import BoundPipeline
 from aicr_pipeline.model.reasons import Reason
 
 
@@ -44,6 +47,13 @@ def renew_status(caller: Caller, bus: Bus, clock: Clock) -> Reply:
         body = {"status": "transient", "reason": str(error.reason), "message": error.message}
         return Reply(503, body, "busy")
     return Reply(202, {"status": "asked", "at": at}, "status-asked")
+
+
+def tell_running(caller: Caller, config: ClusterConfig, assets: BoundPipeline) -> Reply:
+    """What is deployed, by digest, and with which AICR; 403 for who is nobody."""
+    if principal(caller.arn) is None:
+        return _NOBODY
+    return Reply(200, running_of(config, assets).wire(), "running")
 
 
 def _refusal(reason: Reason, message: str) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """AICR's Jobs in the cluster: started once, found again, and read when they ended."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from aicr_pipeline.adapters.cluster import Cluster, Json, ObjectConflictError, UnexpectedAnswerError
 from aicr_pipeline.decide.aicr_job import RUN_LABEL
@@ -118,6 +120,44 @@ def put_owned(cluster: Cluster, body: Mapping[str, Any], plural: str) -> None:
 def pods_of(cluster: Cluster, namespace: str, name: str) -> list[Json]:
     """The Job's pods."""
     return list(cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"job-name={name}"))
+
+
+def labelled_pods(cluster: Cluster, namespace: str, selector: str) -> list[Json]:
+    """The pods of a namespace that a label selector names."""
+    return list(cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector))
+
+
+def watched_pods(
+    cluster: Cluster, namespace: str, selector: str, since: str | None
+) -> tuple[list[Json], str | None]:
+    """The pods that a selector names, in every state that they had since then.
+
+    Parameters
+    ----------
+    since
+        What the call before gave: what happened in between is told, deleted pods included, and the call takes
+        a second. None lists the pods that are there.
+
+    Returns
+    -------
+    tuple
+        States of pods, a pod once for each; and from where the next call goes on, None where the API server
+        does not reach back so far.
+    """
+    path, query = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector}
+    if since is None:
+        listed = cluster.get(f"{path}?{urlencode(query)}") or {}
+        return list(listed.get("items") or []), (listed.get("metadata") or {}).get("resourceVersion")
+    query |= {"watch": "true", "timeoutSeconds": "1", "resourceVersion": since}
+    text = cluster.text(f"{path}?{urlencode(query)}") or ""
+    found: list[Json] = []
+    for line in text.splitlines():
+        event = json.loads(line)
+        if event["type"] == "ERROR":
+            return found, None
+        since = str(event["object"]["metadata"]["resourceVersion"])
+        found.append(event["object"])
+    return found, since
 
 
 def warnings(cluster: Cluster, namespace: str, names: Iterable[str]) -> list[Json]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from aicr_pipeline.adapters.aws import error_code
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
@@ -122,6 +123,21 @@ class ListedLedger(Ledger):
             yield from self._ledger.keys(prefix)
             return
         yield from ((key, written) for key, written in self._found.items() if key.startswith(prefix))
+
+
+class NotingLedger(Ledger):
+    """Notes the digest of every document it reads, for who has to say later what was made of what."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger._s3, ledger.bucket)
+        #: Key -> ``sha256:<hex>`` of what stood there.
+        self.digests: dict[str, str] = {}
+
+    def get(self, key: str) -> bytes | None:
+        body = super().get(key)
+        if body is not None:
+            self.digests[key] = sha256(body)
+        return body
 
 
 class RememberingLedger(Ledger):

@@ -178,6 +178,20 @@ class Repository:
                 Reason.AICRArtifactUnsupported, f"{doing}: the answer holds no list of tags."
             ) from None
 
+    def referrers(self, digest: str) -> bytes | None:
+        """The index of what is attached to a manifest (distribution-spec 1.1, "Listing Referrers").
+
+        None where the registry does not have that API. Raises as ``head_manifest``.
+        """
+        doing = f"Listing what is attached to {self.reference}@{digest}"
+        url = self._manifest_url(digest).replace("/manifests/", "/referrers/")
+        answer = self._send("GET", url, doing, headers=_ACCEPT)
+        content = self._small_body(answer, doing)
+        if answer.status == 405 or is_absent(answer.status, ""):
+            return None
+        self._require(answer, (200,), doing, "GET", content.decode(errors="replace"))
+        return content
+
     def get_blob(self, digest: str, size: int, sink: BinaryIO) -> None:
         """Stream a blob into a file, checking size and digest on the way.
 

@@ -82,6 +82,29 @@ class SignedApi:
         _refuse(status, document if isinstance(document, Mapping) else {}, urlsplit(self.endpoint).netloc)
 
 
+def stack_outputs(cluster: str, session: Any) -> dict[str, str]:
+    """The outputs of a cluster's stack.
+
+    Raises
+    ------
+    PipelineError
+        ``InvalidConfiguration`` when CloudFormation does not tell them.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    stack = f"aicr-pipeline-{cluster}"
+    try:
+        found = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        message = f"Looking up stack {stack}: CloudFormation answered {code}; or name the API with --api."
+        raise PipelineError(Reason.InvalidConfiguration, message) from None
+    except BotoCoreError as error:
+        message = f"Looking up stack {stack}: {type(error).__name__}; check AWS_PROFILE and AWS_REGION."
+        raise PipelineError(Reason.InvalidConfiguration, message) from None
+    return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
+
+
 def find_endpoint(address: str, cluster: str, session: Any) -> str:
     """The API's address: as given, or by the outputs of the cluster's stack.
 
@@ -90,21 +113,8 @@ def find_endpoint(address: str, cluster: str, session: Any) -> str:
     PipelineError
         ``InvalidConfiguration`` for an address that is none, or a stack that has none.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
     if not address:
-        stack = f"aicr-pipeline-{cluster}"
-        try:
-            found = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            message = f"Looking up stack {stack}: CloudFormation answered {code}; or name the API with --api."
-            raise PipelineError(Reason.InvalidConfiguration, message) from None
-        except BotoCoreError as error:
-            message = f"Looking up stack {stack}: {type(error).__name__}; check AWS_PROFILE and AWS_REGION."
-            raise PipelineError(Reason.InvalidConfiguration, message) from None
-        outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
-        address = outputs.get(OUTPUT, "")
+        address = stack_outputs(cluster, session).get(OUTPUT, "")
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname or "", parts.port

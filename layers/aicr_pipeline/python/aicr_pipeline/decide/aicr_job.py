@@ -13,6 +13,7 @@ from typing import Any
 from aicr_pipeline.decide.aicr_command import bundle_arguments, recipe_arguments, wish_of
 from aicr_pipeline.decide.names import run_label
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.aicr_generation import Generation
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import ClusterRuntime, NodeGroup
 
@@ -108,11 +109,48 @@ def render_job(name: str, run: str, image: str, runtime: ClusterRuntime, push: P
     return _job(name, SYSTEM_NAMESPACE, run, 1200, pod)
 
 
-def validate_job(name: str, run: str, image: str, system: NodeGroup, push: PushTarget) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Signing:
+    """The KMS key that AICR signs its evidence with, and whether the signature goes into the public log.
+
+    ``key`` is ``awskms:///<alias or ARN>``; ``region`` is where it lives.
+    """
+
+    key: str
+    region: str
+    transparency_log: bool
+
+    def arguments(self) -> tuple[str, ...]:
+        """AICR's flags, spelled as `aicr bundle` spells them.
+
+        Its public help does not have them on `aicr validate`: that they are the same there is assumed, here
+        and nowhere else.
+        """
+        return ("--signing-key", self.key, *(() if self.transparency_log else ("--tlog-upload=false",)))
+
+
+def validate_job(
+    name: str,
+    run: str,
+    image: str,
+    aicr: Generation,
+    system: NodeGroup,
+    push: PushTarget,
+    signing: Signing | None,
+) -> dict[str, Any]:
     """A Job that runs AICR's deployment validation and pushes its evidence to ``push``.
 
     Recipe and snapshot are ConfigMaps ``<name>-recipe`` and ``<name>-snapshot``; the CTRF report is
     written to ConfigMap ``<name>``.
+
+    Parameters
+    ----------
+    aicr
+        With a named account the validators' Jobs stay until their own TTL, an hour, so that their pods can be
+        looked at: nothing that they leave has rights. The older generation has to remove them, since it would
+        leave the binding of its run to cluster-admin as well.
+    signing
+        None: the evidence is pushed unsigned.
     """
     validate = _container(
         "aicr",
@@ -121,12 +159,17 @@ def validate_job(name: str, run: str, image: str, system: NodeGroup, push: PushT
             *("validate", "-r", f"cm://{VALIDATION_NAMESPACE}/{name}-recipe"),
             *("-s", f"cm://{VALIDATION_NAMESPACE}/{name}-snapshot"),
             *("--phase", "deployment", "--namespace", VALIDATION_NAMESPACE),
-            *("--emit-attestation", "/work/evidence", "--push", push.reference, "--no-sign"),
+            *("--emit-attestation", "/work/evidence", "--push", push.reference),
+            *(("--no-sign",) if signing is None else signing.arguments()),
+            *(("--no-cleanup",) if aicr is Generation.NAMED_ACCOUNT else ()),
             *(("--plain-http",) if push.plain_http else ()),
             *("-o", f"cm://{VALIDATION_NAMESPACE}/{name}"),
         ],
     )
     pod = _pushing_pod(name, "aicr-validation", [], [validate]) | _on(system)
+    if signing is not None:
+        # An alias is looked for in a region, and nothing else in the pod has to name one.
+        pod["containers"][0]["env"] += [{"name": "AWS_REGION", "value": signing.region}]
     return _job(name, VALIDATION_NAMESPACE, run, 7200, pod)
 
 

@@ -153,6 +153,8 @@ def _rollout(rollout: Mapping[str, Any], width: int | None) -> Iterator[str]:
     if rollout["evidence"]:
         yield f"evidence    signed by key {plain(str(rollout['evidence'].get('fingerprint')))}"
         yield f"  {rollout['evidence']['key']}"
+        if rollout["evidence"].get("aicrSigned") is False:
+            yield "  AICR's own evidence is unsigned: the registry's access control and its digest guard it"
     yield ""
 
 

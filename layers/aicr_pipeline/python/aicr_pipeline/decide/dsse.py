@@ -5,6 +5,11 @@ import binascii
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def envelope(payload_type: str, payload: bytes, keyid: str, signature: bytes) ->
 
 def read_envelope(data: bytes) -> Envelope:
     """Raises ValueError saying what is wrong; nothing is decoded leniently."""
-    document = json.loads(data)
+    document = json.loads(data, object_pairs_hook=once)
     if not isinstance(document, dict):
         raise ValueError("the envelope is not an object")
     signatures = document.get("signatures")
@@ -54,6 +59,52 @@ def read_envelope(data: bytes) -> Envelope:
     if not isinstance(kind, str):
         raise ValueError("the envelope has no payloadType")
     return Envelope(kind, _decode(document.get("payload"), "the payload"), tuple(found))
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose names stand once: with one twice, two readers may read two documents."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def read_key(data: bytes) -> ec.EllipticCurvePublicKey:
+    """An ECDSA P-256 public key, as PEM or DER. Raises ValueError saying what it is instead."""
+    try:
+        if data.lstrip().startswith(b"-----"):
+            key = serialization.load_pem_public_key(data)
+        else:
+            key = serialization.load_der_public_key(data)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the public key is neither PEM nor DER") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("the public key is not ECDSA P-256")
+    return key
+
+
+def public_der(data: bytes) -> bytes:
+    """The SubjectPublicKeyInfo of a public key of any kind, as PEM or DER. Raises ValueError."""
+    try:
+        load = serialization.load_pem_public_key
+        key = load(data) if data.lstrip().startswith(b"-----") else serialization.load_der_public_key(data)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("the public key is neither PEM nor DER") from None
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def as_der(key: ec.EllipticCurvePublicKey) -> bytes:
+    """Its SubjectPublicKeyInfo."""
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def is_signed(key: ec.EllipticCurvePublicKey, signature: bytes, digest: bytes) -> bool:
+    """Whether the key made this signature of a SHA-256 digest."""
+    try:
+        key.verify(signature, digest, ec.ECDSA(utils.Prehashed(hashes.SHA256())))
+    except InvalidSignature:
+        return False
+    return True
 
 
 def fingerprint(public_key_der: bytes) -> str:

@@ -1,7 +1,7 @@
 """The binding statement: what is tied together, and whether it may count as a qualification."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from aicr_pipeline.decide.canonical import canonical
 from aicr_pipeline.decide.people import four_eyes_missing
@@ -14,17 +14,32 @@ from aicr_pipeline.model.evidence import (
     BoundAcknowledgement,
     BoundAicrEvidence,
     BoundApproval,
+    BoundDecision,
     BoundFourEyes,
     BoundPipeline,
     BoundPlan,
     BoundRelease,
     BoundRollout,
+    BoundTuple,
     BoundValidation,
+    BoundValidator,
     Statement,
     Subject,
 )
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.rollout import Acknowledgement, ApprovalRequest, Decision, Rollout
+
+#: The layers of the functions: our program and what it imports.
+LAYERS = ("program", "dependencies")
+#: Of the tuple, in the support policy's words.
+_PARTS: Mapping[str, str] = {
+    "instance_types": "instance type",
+    "node_images": "node image",
+    "kernels": "kernel",
+    "drivers": "driver",
+    "fabrics": "fabric",
+    "workload_images": "workload image",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,14 @@ class Bound:
     local_engine: bool
     bound_at: str
     acknowledgements: tuple[Acknowledgement, ...] = ()
+    #: Each person's own record, where several had to approve.
+    decisions: tuple[BoundDecision, ...] = ()
+    #: What ran, None where nothing says so.
+    validators: tuple[BoundValidator, ...] | None = None
+    tuple_: BoundTuple | None = None
+    #: Ledger key -> digest of every record that was read for this.
+    documents: Mapping[str, str] = field(default_factory=dict)
+    decision_digest: str | None = None
 
 
 def statement(bound: Bound) -> bytes:
@@ -54,6 +77,7 @@ def statement(bound: Bound) -> bytes:
     binding = Binding(
         cluster=bound.rollout.cluster,
         runtime_version=bound.rollout.runtime_version,
+        runtime_digest=plan.recorded.runtime_digest,
         submitter=bound.rollout.submitter,
         rollout=BoundRollout(
             name=bound.rollout.name, execution=bound.execution, machine_version=bound.machine_version
@@ -81,8 +105,10 @@ def statement(bound: Bound) -> bytes:
             for release in state.releases
         ),
         validator_images=state.validator_images,
+        validators=_validators(bound.validators),
+        tuple=bound.tuple_,
         aicr_evidence=bound.aicr_evidence,
-        approval=_approval(bound.decision, bound.request),
+        approval=_approval(bound),
         acknowledgements=tuple(
             BoundAcknowledgement.model_validate_json(given.model_dump_json(by_alias=True, exclude_none=True))
             for given in bound.acknowledgements
@@ -93,6 +119,7 @@ def statement(bound: Bound) -> bytes:
         outcome="Succeeded",
         created_at=bound.rollout.created_at,
         bound_at=bound.bound_at,
+        documents=dict(bound.documents) or None,
         qualifying=not because,
         not_qualifying_because=because,
     )
@@ -106,17 +133,57 @@ def statement(bound: Bound) -> bytes:
 
 
 def not_qualifying(bound: Bound) -> Iterable[str]:
-    """Why this evidence never counts as a qualification; empty when it does."""
+    """Why this evidence never counts as a qualification; empty when it does.
+
+    The words are a closed set, which ``docs/evidence.md`` lists.
+    """
     if bound.local_engine:
         yield "it ran in the local engine"
     if bound.config.development:
         yield "the cluster is marked development: true"
-    if bound.decision is not None and bound.decision.identity == "bypass":
+    if _is_bypassed(bound):
         yield "approval was bypassed: nobody was asked"
     if is_development(bound.plan.desired_state.aicr.version, bound.config.aicr):
         yield f"AICR {bound.plan.desired_state.aicr.version} is a development version"
     if bound.validation.mode == "Disabled":
         yield "deployment validation is Disabled"
+    yield from unrecorded(bound.pipeline, bound.validation, bound.validators, bound.tuple_)
+    pinned = {image.partition("@")[2] for image in bound.plan.desired_state.validator_images}
+    if any(validator.digest not in pinned for validator in bound.validators or ()):
+        yield "a validator ran with an image that the plan does not pin"
+
+
+def unrecorded(
+    pipeline: BoundPipeline,
+    validation: BoundValidation,
+    validators: tuple[BoundValidator, ...] | None,
+    ran_on: BoundTuple | None,
+) -> Iterable[str]:
+    """What a qualification is about and nobody wrote down; evidence of earlier versions lacks all of it."""
+    missing = [
+        *([] if pipeline.functions else ["functions"]),
+        *([] if all(layer in pipeline.layers for layer in LAYERS) else ["layers"]),
+        *([] if pipeline.manifests else ["manifests"]),
+        *([] if pipeline.configuration else ["configuration"]),
+    ]
+    if missing:
+        yield f"the digests of the pipeline's {', '.join(missing)} are not recorded"
+    if validation.mode == "Required" and not validators:
+        yield "which validators ran is not recorded"
+    if ran_on is None:
+        yield "the hardware and software tuple is not recorded"
+    elif absent := [words for name, words in _PARTS.items() if not getattr(ran_on, name)]:
+        yield f"the hardware and software tuple lacks: {', '.join(absent)}"
+
+
+def _is_bypassed(bound: Bound) -> bool:
+    """Whoever says so: the decision, what was asked, or a person's own record."""
+    said = [bound.decision, bound.request, *bound.decisions]
+    return any(record is not None and record.identity == "bypass" for record in said)
+
+
+def _validators(ran: tuple[BoundValidator, ...] | None) -> tuple[BoundValidator, ...] | None:
+    return tuple(sorted(ran, key=lambda one: (one.check, one.image, one.digest))) if ran else None
 
 
 def _subjects(bound: Bound) -> Iterable[Subject]:
@@ -138,7 +205,8 @@ def _four_eyes(bound: Bound) -> BoundFourEyes | None:
     return BoundFourEyes(enforced=not missing, because=missing or None)
 
 
-def _approval(decision: Decision | None, request: ApprovalRequest | None) -> BoundApproval | None:
+def _approval(bound: Bound) -> BoundApproval | None:
+    decision, request = bound.decision, bound.request
     if decision is None:
         return None
     return BoundApproval(
@@ -152,4 +220,7 @@ def _approval(decision: Decision | None, request: ApprovalRequest | None) -> Bou
         at=decision.at,
         expires_at=decision.expires_at,
         request_digest=decision.request_digest,
+        digest=bound.decision_digest,
+        inherited_from=decision.rollout if decision.rollout != bound.rollout.name else None,
+        decisions=bound.decisions or None,
     )

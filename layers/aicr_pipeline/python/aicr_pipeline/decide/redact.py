@@ -2,18 +2,37 @@
 
 import re
 
+#: Of a program's words this much is looked at; far more than any message carries to people.
+_LOOKED_AT = 16 << 10
 _SECRETS = re.compile(
     r"""(?ix)
-    (?: (?<=bearer\s) | (?<=basic\s) ) \S+
+    -----BEGIN [A-Z0-9 ]{3,40}----- .*? (?: -----END [A-Z0-9 ]{3,40}----- | \Z )
+    | (?: (?<=bearer\s) | (?<=basic\s) ) \S+
     | (?<=://) [^/\s:@]+ : [^/\s@]+ (?=@)
     | (?: password | passwd | secret (?: [_-]? access )? (?: [_-]? key )? | token | api[_-]?key
         | authorization ) ["']? \s* [=:] \s* ["']? \S+
     | \b (?: AKIA | ASIA ) [0-9A-Z]{16} \b
+    | \b eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} (?: \. [A-Za-z0-9_-]* )?
+    | \b (?: gh[pousr]_ | github_pat_ | glpat- | nvapi- | xox[abeprs]- ) [A-Za-z0-9_-]{10,}
     | \b [A-Za-z0-9+/_-]{80,} ={0,2}
-    """
+    """,
+    re.DOTALL,
 )
+#: C0 and C1 controls, and what turns the direction of text around or is not seen at all.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 
 
 def redact(text: str) -> str:
     """The text with ``[redacted]`` in place of credentials and of long encoded strings."""
     return _SECRETS.sub("[redacted]", text)
+
+
+def plain_words(text: str, most: int) -> str:
+    """A program's words for a sentence: on one line, without secrets and unseen characters, cut to ``most``.
+
+    What is cut off before the secrets are taken out ends at a space, so that no half of a secret is left.
+    """
+    if len(text) > _LOOKED_AT:
+        text = text[:_LOOKED_AT].rpartition(" ")[0]
+    words = " ".join(_UNSEEN.sub(" ", redact(text)).split())
+    return words if len(words) <= most else words[: most - 1] + "…"

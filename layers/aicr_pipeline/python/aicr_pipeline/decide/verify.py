@@ -5,20 +5,29 @@ What is not known is refused (payload type, predicate type, versions); fields no
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import ValidationError
 
-from aicr_pipeline.decide.dsse import Envelope, fingerprint, pae, read_envelope
+from aicr_pipeline.decide.dsse import (
+    Envelope,
+    as_der,
+    fingerprint,
+    is_signed,
+    once,
+    pae_digest,
+    read_envelope,
+    read_key,
+)
+from aicr_pipeline.decide.evidence import unrecorded
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import describe
-from aicr_pipeline.model.evidence import PAYLOAD_TYPE, Binding, Statement
+from aicr_pipeline.model.evidence import PAYLOAD_TYPE, Binding, BoundApproval, Statement
+from aicr_pipeline.model.plan import Plan
 
 T = TypeVar("T")
 
@@ -43,60 +52,128 @@ class Verdict:
     binding: Binding | None
 
 
-class _Stop(Exception):  # noqa: N818 - carries the failed check, nothing else
-    def __init__(self, check: Check) -> None:
-        super().__init__(check.name)
-        self.check = check
-
-
-def verify(evidence: bytes, public_key: bytes, plan: bytes | None, *, require_qualifying: bool) -> Verdict:
+def verify(
+    evidence: bytes,
+    public_key: bytes,
+    plan: bytes | None,
+    *,
+    require_qualifying: bool,
+    fingerprints: Collection[str] = (),
+) -> Verdict:
     """Verify an envelope against a public key (PEM or DER), and against the plan when given.
 
-    Without the plan the result is ``incomplete``: the signature holds, but what it is about was not seen.
+    With ``fingerprints`` the key has to be one of those. Without the plan the result is ``incomplete``: the
+    signature holds, but what it is about was not seen.
     """
-    done: list[Check] = []
-    binding: Binding | None = None
+    looks = Looks()
     try:
-        key, mark = _key(public_key)
-        envelope = _step(done, "envelope", lambda: _envelope(evidence))
-        _step(done, "signature", lambda: _signature(envelope, key, mark))
-        statement = _step(done, "statement", lambda: _statement(envelope))
-        binding = statement.predicate
-        _step(done, "subjects", lambda: _subjects(statement))
-        if plan is None:
-            done.append(Check("plan", None, "not given: pass --plan to check what the statement is about"))
-        else:
-            _step(done, "plan", lambda: _plan(statement, plan))
-    except _Stop as stop:
-        return Verdict(INVALID, (*done, stop.check), None)
-    enough = list(_enough(binding, require_qualifying))
+        found = look_at_envelope(looks, evidence, public_key, plan, fingerprints)
+    except Stop:
+        return looks.verdict(None)
+    looks.enough(found.statement.predicate, require_qualifying)
+    return looks.verdict(found.statement.predicate)
+
+
+def look_at_envelope(
+    looks: "Looks", evidence: bytes, public_key: bytes, plan: bytes | None, fingerprints: Collection[str]
+) -> "SignedStatement":
+    """The checks of an envelope. Raises Stop at the first that fails."""
+    found = signed_statement(looks, evidence, public_key, fingerprints)
     if plan is None:
-        return Verdict(INCOMPLETE, (*done, *enough), binding)
-    code = VALID if all(check.ok for check in enough) else NOT_ENOUGH
-    return Verdict(code, (*done, *enough), binding)
+        looks.unseen("plan", "not given: pass --plan to check what the statement is about")
+    else:
+        looks.at("plan", lambda: check_plan(found.statement, plan))
+    return found
 
 
-def _step(done: list[Check], name: str, look: Callable[[], tuple[T, str]]) -> T:
-    try:
-        value, detail = look()
-    except (ValueError, PipelineError, RecursionError) as error:
-        raise _Stop(Check(name, False, getattr(error, "message", str(error)))) from None
-    done.append(Check(name, True, detail))
-    return value
+class Stop(Exception):  # noqa: N818 - ends the looking, nothing else
+    """Something does not hold, and what comes after it would prove nothing."""
 
 
-def _key(data: bytes) -> tuple[ec.EllipticCurvePublicKey, str]:
-    try:
-        if data.lstrip().startswith(b"-----"):
-            key = serialization.load_pem_public_key(data)
+class Looks:
+    """The checks that were made, in order. The first that fails is the last."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def at(self, name: str, look: Callable[[], tuple[T, str]]) -> T:
+        """Make a check: it returns what was found and says so, or raises saying what is wrong."""
+        try:
+            value, detail = look()
+        except (ValueError, PipelineError, RecursionError) as error:
+            self.checks.append(Check(name, False, getattr(error, "message", str(error))))
+            raise Stop from None
+        self.checks.append(Check(name, True, detail))
+        return value
+
+    def unseen(self, name: str, why: str) -> None:
+        """Something that could not be looked at."""
+        self.checks.append(Check(name, None, why))
+
+    def lacking(self, name: str, why: str) -> None:
+        """Authentic, but not enough."""
+        self._lacking = True
+        self.checks.append(Check(name, False, why))
+
+    _lacking = False
+
+    def enough(self, binding: Binding, require_qualifying: bool) -> None:
+        """Whether the rollout succeeded, and with ``require_qualifying`` whether it qualifies."""
+        if binding.outcome == "Succeeded":
+            self.checks.append(Check("outcome", True, "the rollout succeeded"))
         else:
-            key = serialization.load_der_public_key(data)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise _Stop(Check("key", False, "the public key is neither PEM nor DER")) from None
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise _Stop(Check("key", False, "the public key is not ECDSA P-256"))
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return key, fingerprint(der)
+            self.lacking("outcome", f"the rollout {binding.outcome.lower()}")
+        if not require_qualifying:
+            return
+        # Of earlier versions: they said nothing about what is missing there.
+        absent = unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_)
+        why = "; ".join(binding.not_qualifying_because) or "; ".join(absent)
+        if why:
+            self.lacking("qualifying", why)
+        else:
+            self.checks.append(Check("qualifying", True, "it qualifies"))
+
+    def verdict_without(self) -> Verdict:
+        """Nothing could be looked at."""
+        return Verdict(INCOMPLETE, tuple(self.checks), None)
+
+    def verdict(self, binding: Binding | None) -> Verdict:
+        """None: something does not hold."""
+        if binding is None:
+            return Verdict(INVALID, tuple(self.checks), None)
+        if any(check.ok is None for check in self.checks):
+            return Verdict(INCOMPLETE, tuple(self.checks), binding)
+        return Verdict(NOT_ENOUGH if self._lacking else VALID, tuple(self.checks), binding)
+
+
+@dataclass(frozen=True)
+class SignedStatement:
+    """What an envelope holds, once its signature was seen to be the key's."""
+
+    envelope: Envelope
+    statement: Statement
+    #: Of the key.
+    fingerprint: str
+
+
+def signed_statement(
+    looks: Looks, evidence: bytes, public_key: bytes, fingerprints: Collection[str]
+) -> SignedStatement:
+    """Bytes first: the key, the envelope, the signature; the statement's meaning afterwards."""
+    key, mark = looks.at("key", lambda: _key(public_key, fingerprints))
+    envelope = looks.at("envelope", lambda: _envelope(evidence))
+    looks.at("signature", lambda: _signature(envelope, key, mark))
+    statement = looks.at("statement", lambda: _statement(envelope))
+    looks.at("subjects", lambda: _subjects(statement))
+    return SignedStatement(envelope, statement, mark)
+
+
+def _key(data: bytes, fingerprints: Collection[str]) -> tuple[tuple[ec.EllipticCurvePublicKey, str], str]:
+    key = read_key(data)
+    mark = fingerprint(as_der(key))
+    if fingerprints and mark not in fingerprints:
+        raise ValueError(f"the key has the fingerprint {mark}, which is none of those that were named")
+    return (key, mark), f"ECDSA P-256, {'pinned' if fingerprints else 'given'}: {mark}"
 
 
 def _envelope(data: bytes) -> tuple[Envelope, str]:
@@ -107,17 +184,14 @@ def _envelope(data: bytes) -> tuple[Envelope, str]:
 
 
 def _signature(envelope: Envelope, key: ec.EllipticCurvePublicKey, mark: str) -> tuple[None, str]:
-    signed = pae(envelope.payload_type, envelope.payload)
-    for _, signature in envelope.signatures:
-        try:
-            key.verify(signature, signed, ec.ECDSA(hashes.SHA256()))
-        except InvalidSignature:
-            continue
+    digest = pae_digest(envelope.payload_type, envelope.payload)
+    if any(is_signed(key, signature, digest) for _, signature in envelope.signatures):
         return None, f"ECDSA P-256 by the key with fingerprint {mark}"
     raise ValueError(f"no signature is by the key with fingerprint {mark}")
 
 
 def _statement(envelope: Envelope) -> tuple[Statement, str]:
+    json.loads(envelope.payload, object_pairs_hook=once)
     try:
         statement = Statement.model_validate_json(envelope.payload)
     except ValidationError as error:
@@ -146,6 +220,11 @@ def _agrees_with_itself(binding: Binding) -> None:
         raise ValueError("it qualifies and says why it does not, or the other way round")
     if approval is not None and (approval.decision != "Approved" or not approval.by):
         raise ValueError("its approval approves nothing")
+    if approval is not None and binding.qualifying and "bypass" in _identities(approval):
+        raise ValueError("it qualifies, but nobody was asked")
+    each = None if approval is None else approval.decisions
+    if approval is not None and each is not None and sorted(d.by for d in each) != sorted(approval.by):
+        raise ValueError("its approval is not by those whose decisions it names")
     if validation.mode == "Disabled":
         if binding.qualifying:
             raise ValueError("it qualifies without validation")
@@ -154,11 +233,19 @@ def _agrees_with_itself(binding: Binding) -> None:
         raise ValueError("the rollout succeeded, but its validation did not pass")
     if validation.tests != validation.passed + validation.skipped or validation.report_digest is None:
         raise ValueError("the counts of its validation do not add up")
-    if binding.aicr_evidence is None:
+    aicr = binding.aicr_evidence
+    if aicr is None:
         raise ValueError("its validation left no evidence of AICR's")
+    if aicr.signed != (aicr.key_fingerprint is not None):
+        raise ValueError("AICR's evidence is signed without a key, or has a key without being signed")
 
 
-def _plan(statement: Statement, text: bytes) -> tuple[None, str]:
+def _identities(approval: BoundApproval) -> set[str]:
+    return {approval.identity, *(one.identity for one in approval.decisions or ())}
+
+
+def check_plan(statement: Statement, text: bytes) -> tuple[Plan, str]:
+    """The plan is the one that the statement names, and says what the statement says of it."""
     binding = statement.predicate
     plan = read_plan(text, binding.plan.digest)
     planned = {release.name: release.chart for release in plan.desired_state.releases}
@@ -183,14 +270,7 @@ def _plan(statement: Statement, text: bytes) -> tuple[None, str]:
     for what, (said, planned_as) in named.items():
         if said != planned_as:
             raise ValueError(f"the plan's {what} and the statement's differ")
-    return None, f"{binding.plan.digest}, recomputed from the file; {len(planned)} charts agree"
-
-
-def _enough(binding: Binding, require_qualifying: bool) -> Iterator[Check]:
-    yield Check("outcome", binding.outcome == "Succeeded", f"the rollout {binding.outcome.lower()}")
-    if require_qualifying:
-        why = "; ".join(binding.not_qualifying_because) or "it qualifies"
-        yield Check("qualifying", binding.qualifying, why)
+    return plan, f"{binding.plan.digest}, recomputed from the file; {len(planned)} charts agree"
 
 
 def pem(der: bytes) -> bytes:

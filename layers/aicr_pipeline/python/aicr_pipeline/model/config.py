@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.addresses import is_loopback, is_plain_elsewhere
+from aicr_pipeline.model.aicr_generation import generation
 from aicr_pipeline.model.approvers import Approvals
 from aicr_pipeline.model.armor import armored_public_keys
 from aicr_pipeline.model.base import Document, parse
@@ -212,11 +213,41 @@ class Namespaces(Document):
         return self
 
 
+_ANNOTATION = re.compile(
+    r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+
+
 class Validation(Document):
-    """AICR's deployment validation. Cluster-admin-equivalent, so it is off unless enabled."""
+    """AICR's deployment validation. Cluster-admin-equivalent, so it is off unless enabled.
+
+    ``signing_key`` is a KMS key as Sigstore names one, by alias or by the key's ARN. It is the key that
+    AICR's launcher signs with, never the pipeline's own.
+    """
 
     enabled: bool = False
-    service_account_annotations: dict[str, str] = Field(default_factory=dict)
+    signing_key: (
+        Annotated[
+            str,
+            StringConstraints(
+                pattern=r"^awskms:///(alias/[A-Za-z0-9/_-]{1,249}"
+                r"|arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}))$"
+            ),
+        ]
+        | None
+    ) = None
+    transparency_log: bool = False
+    service_account_annotations: dict[str, str] = Field(default_factory=dict, max_length=50)
+
+    @field_validator("service_account_annotations")
+    @classmethod
+    def _annotations(cls, annotations: dict[str, str]) -> dict[str, str]:
+        for key, value in annotations.items():
+            if not _ANNOTATION.fullmatch(key):
+                raise ValueError(f"{key[:80]!r} is no annotation key")
+            if not value.strip() or len(value) > 2048:
+                raise ValueError(f"{key[:80]!r}: expected 1 to 2,048 characters")
+        return annotations
 
 
 class Resolve(Document):
@@ -275,6 +306,7 @@ class ClusterConfig(Document):
             raise ValueError("sweepInterval: between 100ms and 60s")
         if seconds(self.stabilization_window) > 7 * 86400:
             raise ValueError("stabilizationWindow: at most 7d")
+        self._validates()
         link = approvals.identity == "link"
         if not link and approvals.oidc is None and self.cluster.region.startswith("cn-"):
             raise ValueError("approvals.oidc: required in China, where Cognito has no user pools")
@@ -285,6 +317,31 @@ class ClusterConfig(Document):
                 "approvals.identityReason: required with identity 'link' unless development is true"
             )
         return self
+
+    def _validates(self) -> None:
+        """A signing key that nothing would sign with is refused: somebody would believe it signs."""
+        validation, aicr = self.validation, self.aicr
+        if validation.transparency_log and validation.signing_key is None:
+            raise ValueError("validation.transparencyLog: only with validation.signingKey")
+        if validation.enabled and not aicr.validator_images:
+            raise ValueError(
+                "aicr.validatorImages: required with validation.enabled; name AICR's validator images, each "
+                "by digest"
+            )
+        if validation.signing_key is None:
+            return
+        if not validation.enabled:
+            raise ValueError("validation.signingKey: only with validation.enabled: true")
+        if not generation(aicr.version).signs:
+            raise ValueError(
+                f"validation.signingKey: AICR {aicr.version} cannot sign with a key; aicr.version must be "
+                "1.1.0 or later"
+            )
+        if validation.signing_key == f"awskms:///alias/aicr-pipeline-{self.cluster.name}-evidence":
+            raise ValueError(
+                "validation.signingKey: this is the pipeline's own key, which nobody else may sign with; "
+                "make another"
+            )
 
 
 def parse_cluster_config(data: Any, what: str) -> ClusterConfig:

@@ -37,8 +37,18 @@ class BoundPlan(_Lenient):
 
 
 class BoundPipeline(_Lenient):
+    """What ran: the tree digest of each function's folder, of both layers, of the template and the
+    configuration. Empty or absent where the deployed assets did not say, and in evidence of earlier
+    versions; such evidence never qualifies."""
+
     version: str
-    functions: dict[str, str] = Field(default_factory=dict)
+    functions: dict[str, Digest] = Field(default_factory=dict)
+    #: ``program`` and ``dependencies``.
+    layers: dict[str, Digest] = Field(default_factory=dict)
+    #: Of the synthesized template and the state machines' definitions.
+    manifests: Digest | None = None
+    #: Of the cluster's configuration layer.
+    configuration: Digest | None = None
 
 
 class BoundRelease(_Lenient):
@@ -48,6 +58,20 @@ class BoundRelease(_Lenient):
     version: str
     content_digest: Digest
     manifest_digest: Digest
+
+
+class BoundDecision(_Lenient):
+    """What one person said, where several had to approve."""
+
+    by: str
+    identity: str
+    issuer: str
+    principal: str | None = None
+    reason: str
+    at: str
+    expires_at: str
+    #: SHA-256 of the person's record in the ledger.
+    digest: Digest
 
 
 class BoundApproval(_Lenient):
@@ -63,6 +87,12 @@ class BoundApproval(_Lenient):
     at: str
     expires_at: str
     request_digest: Digest
+    #: SHA-256 of the decision in the ledger. Absent from evidence of earlier versions.
+    digest: Digest | None = None
+    #: The earlier rollout whose approval, of exactly the same, stands for this one too.
+    inherited_from: str | None = None
+    #: Each person's own, where several had to approve.
+    decisions: tuple[BoundDecision, ...] | None = None
 
 
 class BoundAcknowledgement(_Lenient):
@@ -95,11 +125,39 @@ class BoundValidation(_Lenient):
     report_digest: Digest | None = None
 
 
+class BoundValidator(_Lenient):
+    """A validator that ran: the check, the image as AICR names it, and what the node really pulled."""
+
+    check: str
+    image: str
+    digest: Digest
+
+
 class BoundAicrEvidence(_Lenient):
     reference: str
     digest: Digest
+    #: Whether AICR signed it with a key. Else its boundary is the registry's access control and ``digest``.
     signed: bool
     key_fingerprint: Hex | None = None
+    #: Absent from evidence of earlier versions.
+    statement_digest: Digest | None = None
+    manifest_digest: Digest | None = None
+    attested_at: str | None = None
+
+
+class BoundTuple(_Lenient):
+    """The hardware and software that the validation ran on, each sorted and distinct.
+
+    Nothing is guessed: an empty tuple says that it was not recorded, which never covers a profile.
+    """
+
+    instance_types: tuple[str, ...] = ()
+    node_images: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    gpu_mode: Literal["gpu-operator", "dra"]
+    fabrics: tuple[str, ...] = ()
+    workload_images: tuple[str, ...] = ()
 
 
 class Binding(_Lenient):
@@ -107,6 +165,8 @@ class Binding(_Lenient):
 
     cluster: str
     runtime_version: str
+    #: SHA-256 of the runtime that was submitted, where its resolve recorded it.
+    runtime_digest: Digest | None = None
     submitter: str
     rollout: BoundRollout
     plan: BoundPlan
@@ -116,7 +176,12 @@ class Binding(_Lenient):
     snapshot_digest: Digest
     post_install_snapshot_digest: Digest
     releases: tuple[BoundRelease, ...] = Field(min_length=1)
+    #: As the plan pins them.
     validator_images: tuple[str, ...]
+    #: As they ran. Absent where validation is Disabled, and in evidence of earlier versions.
+    validators: tuple[BoundValidator, ...] | None = None
+    #: Absent from evidence of earlier versions.
+    tuple_: BoundTuple | None = Field(default=None, alias="tuple")
     aicr_evidence: BoundAicrEvidence | None = None
     approval: BoundApproval | None = None
     #: Absent where no step was manual, and in evidence of earlier versions.
@@ -127,6 +192,9 @@ class Binding(_Lenient):
     outcome: Literal["Succeeded", "Failed"]
     created_at: str
     bound_at: str
+    #: Ledger key -> SHA-256 of what stood there: every record that the statement was made from. Absent from
+    #: evidence of earlier versions.
+    documents: dict[str, Digest] | None = None
     qualifying: bool
     not_qualifying_because: tuple[str, ...] = ()
 

@@ -77,6 +77,7 @@ class Reason(StrEnum):
     NamespaceMissing = "NamespaceMissing"
     RegistryUnreachable = "RegistryUnreachable"
     RolloutRejected = "RolloutRejected"
+    SigningKeyUnavailable = "SigningKeyUnavailable"
     RolloutSuperseded = "RolloutSuperseded"
     ResolveSuperseded = "ResolveSuperseded"
 

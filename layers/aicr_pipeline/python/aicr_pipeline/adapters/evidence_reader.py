@@ -1,0 +1,99 @@
+"""All evidence of a ledger, each statement verified against pinned keys and its own plan."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from aicr_pipeline.adapters.ledger import LedgerReader
+from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
+from aicr_pipeline.decide.qualification import Left, Proven
+from aicr_pipeline.decide.snapshot import Snapshot, read_snapshot
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, Verdict, verify
+from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.plan import plan_key
+
+FOLDER = "evidence/"
+_KEY = re.compile(r"evidence/([a-z0-9-]+)/([0-9A-Za-z_-]+)/([0-9a-f]{64})\.intoto\.json")
+#: Public keys that signed, for convenience; what is trusted is named by who asks.
+_PUBLIC_KEY = re.compile(r"evidence/[a-z0-9-]+/keys/([0-9a-f]{64})\.pem")
+_SNAPSHOT = re.compile(r"(?:rollouts|resolves)/[^/]+/snapshot\.yaml")
+
+
+def read_evidence(ledger: LedgerReader, keys: Sequence[bytes]) -> tuple[list[Proven], list[Left]]:
+    """Every envelope under ``evidence/``: what verified, and what did not and why.
+
+    Parameters
+    ----------
+    keys:
+        The public keys that are trusted, PEM or DER.
+    """
+    proven: list[Proven] = []
+    left: list[Left] = []
+    for key, _ in ledger.keys(FOLDER):
+        if _PUBLIC_KEY.fullmatch(key):
+            continue
+        found = _look(ledger, key, keys)
+        if isinstance(found, Proven):
+            proven.append(found)
+        else:
+            left.append(found)
+    return proven, left
+
+
+def pinned_key(ledger: LedgerReader, mark: str) -> bytes | None:
+    """The public key of a fingerprint, DER, as the ledger keeps it; None when it is not there or another."""
+    for key, _ in ledger.keys(FOLDER):
+        found = _PUBLIC_KEY.fullmatch(key)
+        if found is not None and found[1] == mark:
+            try:
+                der = as_der(read_key(ledger.get(key) or b""))
+            except ValueError:
+                return None
+            return der if fingerprint(der) == mark else None
+    return None
+
+
+def newest_snapshot(ledger: LedgerReader) -> Snapshot | None:
+    """What the cluster was seen to be last, by a resolve or after an install; None when nobody can say."""
+    found = [
+        (datetime.fromisoformat(written), key)
+        for folder in ("resolves/", "rollouts/")
+        for key, written in ledger.keys(folder)
+        if _SNAPSHOT.fullmatch(key)
+    ]
+    text = ledger.get(max(found)[1]) if found else None
+    try:
+        return None if text is None else read_snapshot(text)
+    except PipelineError:
+        return None
+
+
+def _look(ledger: LedgerReader, key: str, keys: Sequence[bytes]) -> Proven | Left:
+    name = _KEY.fullmatch(key)
+    if name is None:
+        return Left(key, "its key is not one of evidence")
+    envelope = ledger.get(key)
+    if envelope is None or sha256(envelope) != f"sha256:{name[3]}":
+        return Left(key, "it does not verify: its content is not what its key says")
+    verdicts = [_verdict(ledger, envelope, public) for public in keys]
+    verdict = min(verdicts, key=lambda one: (one.code == INVALID, one.code))
+    if verdict.code == INVALID:
+        checks = [next(check for check in one.checks if check.ok is False) for one in verdicts]
+        # With several keys the one that got furthest says it.
+        failed = next((check for check in checks if check.name != "signature"), checks[0])
+        return Left(key, f"it does not verify: {failed.name}: {failed.detail}")
+    binding = verdict.binding
+    if verdict.code == INCOMPLETE or binding is None:
+        return Left(key, "its plan is not in what was read, so what it is about was not seen")
+    if (binding.cluster, binding.rollout.name) != (name[1], name[2]):
+        return Left(key, "it is of another cluster or rollout than its key says")
+    return Proven(key, binding)
+
+
+def _verdict(ledger: LedgerReader, envelope: bytes, public: bytes) -> Verdict:
+    first = verify(envelope, public, None, require_qualifying=False)
+    if first.binding is None:
+        return first
+    plan = ledger.get(plan_key(first.binding.plan.digest))
+    return first if plan is None else verify(envelope, public, plan, require_qualifying=False)

@@ -1,0 +1,155 @@
+"""The archive of a rollout's evidence: its layout, how it is packed, and how it is read without trust.
+
+Packed twice it is the same bytes: names sorted, one time, no owners. Read with limits: names, kinds and sizes
+first, contents afterwards.
+"""
+
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+README, SUMS = "README.md", "SHA256SUMS"
+ENVELOPE, PAYLOAD, SIGNATURE, PAE = "envelope.intoto.json", "payload.json", "signature.der", "pae.bin"
+PUBLIC_KEY = "public-key.pem"
+#: Below it the ledger's objects under their own keys.
+LEDGER = "ledger/"
+#: The manifest and the one layer as they are in the registry, and what is in the layer.
+AICR_MANIFEST, AICR_LAYER, AICR_FILES = "aicr/manifest.json", "aicr/evidence.tar.gz", "aicr/files/"
+AICR_SIGNATURE, AICR_KEY = "aicr/signature.sigstore.json", "aicr/public-key.pem"
+
+MOST_ARCHIVE_BYTES = 32 << 20
+MOST_FILES = 2_000
+MOST_FILE_BYTES = 16 << 20
+MOST_BYTES = 64 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+_SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
+
+
+def key_in_ledger(cluster: str, mark: str) -> str:
+    """Where the ledger keeps a public key that signed, by its fingerprint, whatever becomes of the key."""
+    return f"evidence/{cluster}/keys/{mark}.pem"
+
+
+def sums(files: Mapping[str, bytes]) -> bytes:
+    """``SHA256SUMS`` of all other files, as ``sha256sum`` writes it."""
+    lines = (f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files) if name != SUMS)
+    return "".join(lines).encode()
+
+
+def check_sums(files: Mapping[str, bytes]) -> int:
+    """How many files ``SHA256SUMS`` names. It names every other file, and nothing that is not there.
+
+    Raises
+    ------
+    ValueError
+        Naming a file that differs, is missing or is not listed.
+    """
+    listed: dict[str, str] = {}
+    for line in files.get(SUMS, b"").decode("utf-8", "replace").splitlines():
+        found = _SUM.fullmatch(line)
+        if found is None or found[2] in listed:
+            raise ValueError(f"{SUMS} has a line that is no sum, or one twice: {line[:80]!r}")
+        listed[found[2]] = found[1]
+    for name in sorted({*listed, *files} - {SUMS}):
+        if name not in files:
+            raise ValueError(f"{name} is missing; {SUMS} names it")
+        if name not in listed:
+            raise ValueError(f"{name} is not named by {SUMS}")
+        if hashlib.sha256(files[name]).hexdigest() != listed[name]:
+            raise ValueError(f"{name} is not what {SUMS} says")
+    if not listed:
+        raise ValueError(f"{SUMS} is missing or empty")
+    return len(listed)
+
+
+def pack(files: Mapping[str, bytes], folder: str) -> bytes:
+    """A tar.gz with everything below ``folder``. The same files give the same bytes."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mode = len(files[name]), 0o644
+            archive.addfile(entry, io.BytesIO(files[name]))
+    return gzip.compress(raw.getvalue(), mtime=0)
+
+
+def unpack(data: bytes) -> dict[str, bytes]:
+    """Path below the archive's one folder -> content.
+
+    Raises
+    ------
+    ValueError
+        For what is no such archive: links, devices, paths that point outside, a name twice, too much.
+    """
+    if len(data) > MOST_ARCHIVE_BYTES:
+        raise ValueError(f"the archive has more than {MOST_ARCHIVE_BYTES >> 20} MiB")
+    files: dict[str, bytes] = {}
+    folders: set[str] = set()
+    total = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_inflate(data)), mode="r:") as archive:
+            for entry in archive:
+                folder, _, name = entry.name.partition("/")
+                if not entry.isreg():
+                    raise ValueError(f"entry {entry.name[:80]!r} is no plain file")
+                folders.add(folder)
+                total += entry.size
+                _check(name, entry.size, total, files)
+                if not _NAME.fullmatch(folder) or len(folders) > 1:
+                    raise ValueError("it is not one folder")
+                handle = archive.extractfile(entry)
+                files[name] = handle.read() if handle else b""
+    except (tarfile.TarError, zlib.error, EOFError, RecursionError, OverflowError) as error:
+        raise ValueError(f"it is no sound tar.gz archive ({type(error).__name__})") from None
+    if not files:
+        raise ValueError("the archive is empty")
+    return files
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """The files of an archive that was unpacked, under the same limits.
+
+    Raises
+    ------
+    ValueError
+        For links and other things that are no plain files, names that no archive has, and too much.
+    """
+    files: dict[str, bytes] = {}
+    total = 0
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise ValueError(f"{name[:80]!r} is no plain file")
+        if path.is_file():
+            size = path.stat().st_size
+            total += size
+            _check(name, size, total, files)
+            files[name] = path.read_bytes()
+    if not files:
+        raise ValueError("the folder is empty")
+    return files
+
+
+def _inflate(data: bytes) -> bytes:
+    """One gzip member and nothing behind it: what is not read is not verified either."""
+    inflater = zlib.decompressobj(wbits=31)
+    raw = inflater.decompress(data, MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"the archive unpacks to more than {MOST_BYTES >> 20} MiB")
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError("the archive is cut short, or something follows it")
+    return raw
+
+
+def _check(name: str, size: int, total: int, before: Mapping[str, bytes]) -> None:
+    if not _NAME.fullmatch(name) or ".." in PurePosixPath(name).parts:
+        raise ValueError(f"entry {name[:80]!r} has a name that is refused")
+    if name in before:
+        raise ValueError(f"entry {name[:80]!r} stands twice")
+    if size > MOST_FILE_BYTES or total > MOST_BYTES or len(before) >= MOST_FILES:
+        raise ValueError(f"entry {name[:80]!r} is too large, or one of too many")

@@ -1,0 +1,416 @@
+"""The archive of a rollout's evidence: packed, verified by us and with openssl alone, and tampered with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aicr_pipeline.adapters.evidence_pack import collect
+from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.assess import request_digest
+from aicr_pipeline.decide.dsse import fingerprint, read_envelope
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
+from aicr_pipeline.decide.verify_archive import check_documents, verify_archive
+from aicr_pipeline.model.evidence import Statement
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
+from cryptography.hazmat.primitives.asymmetric import ec
+from securesystemslib.dsse import Envelope as OtherEnvelope
+from securesystemslib.signer import SSlibKey
+
+from local.registry import LocalRegistry, TokenIssuer
+from tests.auditor import run
+from tests.evidence_world import DEADLINE, ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of
+from tests.unit.samples import refused, sha
+
+ROLLOUTS = f"{layout.LEDGER}rollouts/{ROLLOUT}/"
+#: Written after the statement was signed, or about the folder: only the sums speak of them.
+UNSIGNED = {layout.README, layout.SUMS, f"{ROLLOUTS}binding.json", f"{ROLLOUTS}outcome.json"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalRegistry]:
+    with LocalRegistry(TokenIssuer()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def world(server: LocalRegistry) -> EvidenceWorld:
+    """A rollout with two approvers that ended well."""
+    made = EvidenceWorld(server, "archive", Wish(approvers=("alex", "kim")))
+    made.finish(made.bind())
+    return made
+
+
+def pack(world: EvidenceWorld) -> dict[str, bytes]:
+    return collect(world.ledger, ROLLOUT, artifacts_of(world), lambda: None)
+
+
+@pytest.fixture(scope="module")
+def files(world: EvidenceWorld) -> dict[str, bytes]:
+    return pack(world)
+
+
+def look(world: EvidenceWorld, files: dict[str, bytes], **more: Any) -> Verdict:
+    pinned = {"fingerprints": [fingerprint(der_of(world.kms.key))], "require_qualifying": True}
+    return verify_archive(files, **(pinned | more))
+
+
+def failed(verdict: Verdict) -> str:
+    return next((check.name for check in verdict.checks if check.ok is False), "")
+
+
+def summed(files: dict[str, bytes]) -> dict[str, bytes]:
+    """With sums that fit, as whoever tampers would leave them."""
+    return {**files, layout.SUMS: layout.sums(files)}
+
+
+def flipped(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
+
+
+# It holds
+
+
+def test_every_check_is_named(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    began = time.process_time()
+    verdict = look(world, files)
+    assert time.process_time() - began < 1
+    assert verdict.code == VALID, [check for check in verdict.checks if not check.ok]
+    assert [check.name for check in verdict.checks] == [
+        "sums", "key", "envelope", "signature", "statement", "subjects", "split", "documents", "plan",
+        "records", "validation", "aicr-evidence", "aicr-signature", "pointer", "end", "outcome", "qualifying",
+    ]  # fmt: skip
+    said = {check.name: check.detail for check in verdict.checks}
+    assert said["aicr-signature"].startswith("UNSIGNED")
+    assert "approved by alex, kim (signed-in)" in said["records"]
+
+
+def test_packed_twice_it_is_the_same_bytes(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    packed = layout.pack(files, f"evidence-{ROLLOUT}")
+    assert layout.pack(dict(reversed(pack(world).items())), f"evidence-{ROLLOUT}") == packed
+    assert layout.unpack(packed) == files
+
+
+def test_securesystemslib_verifies_the_statement(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    mark = fingerprint(der_of(world.kms.key))
+    key = SSlibKey(mark, "ecdsa", "ecdsa-sha2-nistp256", {"public": files[layout.PUBLIC_KEY].decode()})
+    sealed = OtherEnvelope.from_dict(json.loads(files[layout.ENVELOPE]))
+    assert set(sealed.verify([key], threshold=1)) == {mark}
+    assert sealed.pae() == files[layout.PAE]
+
+
+def test_without_a_pin_it_is_incomplete(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    """An archive brings its own key, which proves nothing about who signed."""
+    verdict = look(world, files, fingerprints=())
+    assert verdict.code == INCOMPLETE
+    assert [check.name for check in verdict.checks if check.ok is None] == ["pin"]
+    assert look(world, files, fingerprints=(), key=files[layout.PUBLIC_KEY]).code == VALID
+    other = look(world, files, fingerprints=["0" * 64])
+    assert (other.code, failed(other)) == (INVALID, "key")
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"validation": "Disabled"}, VALID),
+        ({"bypass": True}, VALID),
+        ({"local_engine": True}, VALID),
+        ({"releases": 17}, VALID),
+    ],
+    ids=["no validation", "bypass", "local engine", "17 releases"],
+)
+def test_other_rollouts(server: LocalRegistry, wish: dict[str, Any], code: int) -> None:
+    made = EvidenceWorld(server, f"other-{'-'.join(wish).replace('_', '-')}", Wish(**wish))
+    made.finish(made.bind())
+    verdict = look(made, pack(made), require_qualifying=False)
+    assert verdict.code == code, verdict.checks
+    assert look(made, pack(made)).code == (VALID if "releases" in wish else NOT_ENOUGH)
+
+
+@pytest.mark.parametrize("approvers", [("alex",), ("alex", "kim")], ids=["one", "two"])
+def test_an_approval_that_is_inherited(server: LocalRegistry, approvers: tuple[str, ...]) -> None:
+    """The records are the earlier rollout's, and they are in the archive under its name."""
+    made = EvidenceWorld(server, f"inherits-{len(approvers)}", Wish(approvers=approvers))
+    earlier = "demo-12345678-0"
+    made.change(rollout_key(ROLLOUT, "rollout"), inherits=earlier)
+    for key in [key for key in made.s3.objects if "/decision" in key]:
+        made.change(key, rollout=earlier)
+        made.s3.objects[key.replace(ROLLOUT, earlier)] = made.s3.objects.pop(key)
+    made.finish(made.bind())
+    files = pack(made)
+    assert f"{layout.LEDGER}rollouts/{earlier}/decision.json" in files
+    assert json.loads(files[layout.PAYLOAD])["predicate"]["approval"]["inheritedFrom"] == earlier
+    verdict = look(made, files)
+    assert verdict.code == VALID, verdict.checks
+
+
+def test_a_manual_step_that_was_acknowledged(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "manual")
+    key = rollout_key(ROLLOUT, "report")
+    steps = json.loads(made.s3.objects[key])["steps"]
+    steps[0]["verdict"] = "manual"
+    made.change(key, steps=steps)
+    asked = request_digest(Report.model_validate_json(made.s3.objects[key]), DEADLINE)
+    made.change(rollout_key(ROLLOUT, "request"), digest=asked)
+    made.change(rollout_key(ROLLOUT, "decision"), requestDigest=asked)
+    with refused(Reason.RolloutFailed, "an acknowledgement is missing"):
+        made.bind()
+    who = {
+        "by": "kim",
+        "identity": "link",
+        "issuer": "i",
+        "reason": "did it",
+        "at": "2026-01-01T13:00:00.000Z",
+    }
+    given = {"rollout": ROLLOUT, "release": steps[0]["release"], "requestDigest": asked, **who}
+    made.put(acknowledgement_key(ROLLOUT, steps[0]["release"]), given)
+    made.finish(made.bind())
+    files = pack(made)
+    assert json.loads(files[layout.PAYLOAD])["predicate"]["acknowledgements"][0]["by"] == "kim"
+    assert look(made, files).code == VALID, look(made, files).checks
+
+
+def test_a_rollout_that_has_not_ended(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "young")
+    made.bind()
+    verdict = look(made, pack(made))
+    assert (verdict.code, [check.name for check in verdict.checks if check.ok is None]) == (
+        INCOMPLETE,
+        ["end"],
+    )
+
+
+def test_a_rollout_that_somebody_stopped_while_it_was_bound(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "stopped")
+    bound = made.bind()
+    who = {"by": "kim", "identity": "link", "issuer": "i", "reason": "no", "at": "2026-01-01T13:00:00.000Z"}
+    made.put(rollout_key(ROLLOUT, "revocation"), {"rollout": ROLLOUT, **who})
+    made.finish(bound)
+    made.change(rollout_key(ROLLOUT, "outcome"), outcome="Revoked", reason="RolloutRevoked")
+    verdict = look(made, pack(made))
+    assert verdict.code == NOT_ENOUGH
+    assert [check.name for check in verdict.checks if check.ok is False] == ["revocation", "end"]
+
+
+# Tampered with
+
+
+def test_a_flipped_bit_anywhere_is_seen(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    """Every byte of every file but the largest, where it is every few; with sums made anew to fit."""
+    began, seen = time.process_time(), 0
+    for name in sorted(set(files) - UNSIGNED):
+        data = files[name]
+        step = max(1, len(data) // 60)
+        for number, at in enumerate(range(0, len(data), step)):
+            verdict = look(world, summed({**files, name: flipped(data, at, number % 8)}))
+            assert verdict.code == INVALID, (name, at)
+            seen += 1
+    assert seen > 1000
+    assert time.process_time() - began < 20
+
+
+def test_every_byte_of_every_record_is_bound(files: dict[str, bytes]) -> None:
+    binding = Statement.model_validate_json(read_envelope(files[layout.ENVELOPE]).payload).predicate
+    assert check_documents(files, binding) == len(binding.documents or {})
+    for name in sorted(set(files) - UNSIGNED):
+        if name.startswith(layout.LEDGER):
+            for at in range(len(files[name])):
+                with pytest.raises(ValueError, match="is not the record"):
+                    check_documents({**files, name: flipped(files[name], at, at % 8)}, binding)
+
+
+def test_the_sums_show_a_change_of_anything(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    for name in files:
+        verdict = look(world, {**files, name: flipped(files[name], len(files[name]) // 2, 0)})
+        assert (verdict.code, failed(verdict)) == (INVALID, "sums"), name
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda files: files.pop(layout.SUMS), "sums"),
+        (lambda files: files.pop(layout.README), "sums"),
+        (lambda files: files.update({"more": b"x"}), "sums"),
+    ],
+    ids=["no sums", "a file less", "a file more"],
+)
+def test_what_the_sums_name_is_what_is_there(
+    world: EvidenceWorld, files: dict[str, bytes], change: Callable[[dict[str, bytes]], Any], check: str
+) -> None:
+    changed = dict(files)
+    change(changed)
+    verdict = look(world, changed)
+    assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        (layout.ENVELOPE, "envelope"),
+        (layout.PUBLIC_KEY, "key"),
+        (layout.PAYLOAD, "split"),
+        (layout.SIGNATURE, "split"),
+        (layout.PAE, "split"),
+        (f"{ROLLOUTS}decision.json", "documents"),
+        (f"{ROLLOUTS}report.json", "documents"),
+        (layout.AICR_MANIFEST, "aicr-evidence"),
+        (layout.AICR_LAYER, "aicr-evidence"),
+        (f"{layout.AICR_FILES}statement.intoto.json", "aicr-evidence"),
+        (f"{ROLLOUTS}binding.json", "pointer"),
+    ],
+)
+def test_a_file_that_is_missing(world: EvidenceWorld, files: dict[str, bytes], name: str, check: str) -> None:
+    verdict = look(world, summed({path: text for path, text in files.items() if path != name}))
+    assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+@pytest.mark.parametrize(
+    "name", [f"{layout.LEDGER}rollouts/demo-99999999-1/report.json", f"{ROLLOUTS}more.json"]
+)
+def test_a_record_that_the_statement_does_not_name(
+    world: EvidenceWorld, files: dict[str, bytes], name: str
+) -> None:
+    verdict = look(world, summed({**files, name: b"{}"}))
+    assert (verdict.code, failed(verdict)) == (INVALID, "documents")
+
+
+def test_a_pointer_or_outcome_of_something_else(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    for name, field, check in (
+        ("binding", "key", "pointer"),
+        ("binding", "fingerprint", "pointer"),
+        ("binding", "qualifying", "pointer"),
+        ("binding", "aicrSigned", "pointer"),
+        ("outcome", "rollout", "end"),
+        ("outcome", "evidence", "end"),
+    ):
+        path = f"{ROLLOUTS}{name}.json"
+        changed = json.dumps(json.loads(files[path]) | {field: "demo-0-1"}).encode()
+        verdict = look(world, summed({**files, path: changed}))
+        assert (verdict.code, failed(verdict)) == (INVALID, check), field
+
+
+def test_parts_of_another_rollouts_archive_in_its_place(
+    server: LocalRegistry, world: EvidenceWorld, files: dict[str, bytes]
+) -> None:
+    other = EvidenceWorld(server, "stranger", Wish(releases=4))
+    other.finish(other.bind())
+    theirs = pack(other)
+    signed = (layout.ENVELOPE, layout.PAYLOAD, layout.SIGNATURE, layout.PAE)
+    assert failed(look(world, summed(files | {name: theirs[name] for name in signed}))) == "documents"
+    manifest = {layout.AICR_MANIFEST: theirs[layout.AICR_MANIFEST].replace(b"1970", b"1971")}
+    assert failed(look(world, summed(files | manifest))) == "aicr-evidence"
+
+
+# Packing
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        (rollout_key(ROLLOUT, "binding"), "has no evidence"),
+        (rollout_key(ROLLOUT, "report"), "report.json, is not in the ledger"),
+        ("evidence/demo/keys/", "is not in the ledger; name the file that holds it: --key"),
+        (f"evidence/demo/{ROLLOUT}/", "is not in the ledger"),
+    ],
+)
+def test_nothing_is_packed_that_lacks_something(server: LocalRegistry, gone: str, words: str) -> None:
+    made = EvidenceWorld(server, f"lacking-{sha(gone)[7:15]}")
+    made.bind()
+    for key in [key for key in made.s3.objects if key.startswith(gone)]:
+        del made.s3.objects[key]
+    with refused(Reason.PlanUnreadable, words):
+        pack(made)
+
+
+def test_the_key_may_be_given_where_the_ledger_lacks_it(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "earlier")
+    made.bind()
+    for key in [key for key in made.s3.objects if "/keys/" in key]:
+        del made.s3.objects[key]
+    found = collect(made.ledger, ROLLOUT, artifacts_of(made), lambda: der_of(made.kms.key))
+    assert look(made, found).code == INCOMPLETE, "it has not ended"
+
+
+# The README's own lines
+
+
+def write(files: dict[str, bytes], folder: Path) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text)
+    return folder
+
+
+def test_an_auditor_checks_it_with_the_readmes_lines(
+    world: EvidenceWorld, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(layout.pack(files, "evidence"))
+    subprocess.run(["tar", "-xzf", "a.tar.gz"], cwd=tmp_path, check=True)
+    done = run(tmp_path / "evidence")
+    assert done.returncode == 0, done.stderr
+    assert "Verified OK" in done.stdout
+    assert fingerprint(der_of(world.kms.key)) in done.stdout
+    assert layout.read_folder(tmp_path / "evidence") == files
+
+
+def test_the_readmes_lines_see_what_was_changed(files: dict[str, bytes], tmp_path: Path) -> None:
+    """With sums that fit: the signature and what it speaks of, by openssl and sha256sum alone."""
+    plan = next(name for name in files if name.startswith(f"{layout.LEDGER}plans/"))
+    names = [
+        layout.ENVELOPE, layout.PAYLOAD, layout.SIGNATURE, layout.PUBLIC_KEY, plan,
+        f"{ROLLOUTS}decision.json", f"{ROLLOUTS}report.json", layout.AICR_MANIFEST, layout.AICR_LAYER,
+        f"{layout.AICR_FILES}ctrf/deployment.json",
+    ]  # fmt: skip
+    for number, name in enumerate(names):
+        data = files[name]
+        changed = summed({**files, name: flipped(data, len(data) // 2, 0)})
+        assert run(write(changed, tmp_path / str(number))).returncode != 0, name
+    damaged = {**files, layout.README: files[layout.README].replace(b"Read it", b"Reads it")}
+    assert run(write(damaged, tmp_path / "readme")).returncode != 0, "SHA256SUMS shows a change elsewhere"
+
+
+# AICR's evidence, signed by AICR
+
+
+@pytest.mark.parametrize("kind", ["EC", "RSA"])
+def test_evidence_that_aicr_signed(server: LocalRegistry, tmp_path: Path, kind: str) -> None:
+    made = EvidenceWorld(server, f"signed-{kind.lower()}", Wish(aicr_key=kind))
+    # Whoever may push can attach another beside it, of a key that nobody named.
+    other = ec.derive_private_key(7, ec.SECP256R1())
+    statement = made.aicr_files()["statement.intoto.json"][0]
+    made.attach(made.signature(statement, other), f"evidence/{ROLLOUT}-1")
+    bound = made.bind()
+    assert bound["aicrSigned"] is True
+    made.finish(bound)
+    files = pack(made)
+    verdict = look(made, files)
+    assert verdict.code == VALID, verdict.checks
+    mark = fingerprint(der_of(made.aicr_key))
+    assert mark in next(check.detail for check in verdict.checks if check.name == "aicr-signature")
+    for name in (layout.AICR_KEY, layout.AICR_SIGNATURE):
+        changed = summed({**files, name: flipped(files[name], len(files[name]) // 2, 0)})
+        assert (look(made, changed).code, failed(look(made, changed))) == (INVALID, "aicr-signature"), name
+    theirs = {**files, layout.AICR_SIGNATURE: made.signature(statement, other)}
+    assert failed(look(made, summed(theirs))) == "aicr-signature"
+    theirs[layout.AICR_KEY] = pem(der_of(other))
+    assert failed(look(made, summed(theirs))) == "aicr-signature", "signed, but not by the key that is bound"
+    done = run(write(files, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Verified OK") == 2
+    assert mark in done.stdout
+    assert "is not signed by AICR" not in files[layout.README].decode()
+
+
+def test_unsigned_evidence_says_so_everywhere(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    payload = json.loads(files[layout.PAYLOAD])["predicate"]["aicrEvidence"]
+    assert payload["signed"] is False
+    assert "keyFingerprint" not in payload
+    assert json.loads(files[f"{ROLLOUTS}binding.json"])["aicrSigned"] is False
+    assert "**AICR's evidence is not signed by AICR.**" in files[layout.README].decode()
+    assert "UNSIGNED" in str(look(world, files).checks)

@@ -1,0 +1,235 @@
+"""Verifying evidence against what stands today in ledger and registry, and packing it by the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aicr_pipeline import evidence_pack
+from aicr_pipeline.adapters import aws
+from aicr_pipeline.adapters.evidence_pack import collect
+from aicr_pipeline.adapters.live_evidence import Live, look_live
+from aicr_pipeline.adapters.registry import Repository
+from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.dsse import fingerprint, read_envelope
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, VALID, Looks, Stop, Verdict
+from aicr_pipeline.errors import TransientError
+from aicr_pipeline.model.evidence import Statement
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.verify import main
+
+from local.registry import LocalRegistry, TokenIssuer
+from local.registry.store import MemoryStore
+from tests.evidence_world import ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of, repository_of
+from tests.unit.samples import sha
+
+STORE = MemoryStore()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalRegistry]:
+    with LocalRegistry(TokenIssuer(), STORE) as made:
+        yield made
+
+
+@pytest.fixture
+def world(server: LocalRegistry, request: pytest.FixtureRequest) -> EvidenceWorld:
+    """A rollout that ended well, with its charts in the registry."""
+    made = EvidenceWorld(server, f"live-{sha(request.node.name)[7:17]}", Wish(charts=True))
+    made.finish(made.bind())
+    return made
+
+
+def look(world: EvidenceWorld, **more: Any) -> Verdict:
+    looks, sealed = Looks(), envelope(world)
+    binding = Statement.model_validate_json(read_envelope(sealed).payload).predicate
+    live = Live(world.ledger, repository_of(world), **more)
+    try:
+        look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live)
+    except Stop:
+        return looks.verdict(None)
+    return looks.verdict(binding)
+
+
+def envelope(world: EvidenceWorld) -> bytes:
+    pointer = json.loads(world.s3.objects[rollout_key(ROLLOUT, "binding")])
+    return world.s3.objects[pointer["key"]]
+
+
+def failed(verdict: Verdict) -> str:
+    return next((check.name for check in verdict.checks if check.ok is False), "")
+
+
+# Against what stands today
+
+
+def test_everything_stands(world: EvidenceWorld) -> None:
+    verdict = look(world)
+    assert verdict.code == VALID, verdict.checks
+    assert [check.name for check in verdict.checks] == [
+        "ledger-statement", "ledger-pointer", "ledger-documents", "registry-binding", "registry-evidence",
+        "registry-charts",
+    ]  # fmt: skip
+
+
+def gone(prefix: str) -> Callable[[EvidenceWorld], None]:
+    def act(world: EvidenceWorld) -> None:
+        for key in [key for key in world.s3.objects if key.startswith(prefix)]:
+            del world.s3.objects[key]
+
+    return act
+
+
+def other_statement(world: EvidenceWorld) -> None:
+    world.change(rollout_key(ROLLOUT, "binding"), key=f"evidence/demo/{ROLLOUT}/{'0' * 64}.intoto.json")
+
+
+def other_bytes(world: EvidenceWorld) -> None:
+    for key in world.s3.objects:
+        if key.endswith(".intoto.json"):
+            world.s3.objects[key] = b"x"
+
+
+def without(folder: str) -> Callable[[EvidenceWorld], None]:
+    def act(world: EvidenceWorld) -> None:
+        for key in [key for key in STORE._manifests if key[0].startswith(f"{world.prefix}/{folder}")]:
+            del STORE._manifests[key]
+
+    return act
+
+
+def other_binding(world: EvidenceWorld) -> None:
+    without(f"evidence/{ROLLOUT}-binding")(world)
+    world.push({"x": (b"x", 0o600)}, f"evidence/{ROLLOUT}-binding", "binding")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "check"),
+    [
+        (other_bytes, "ledger-statement"),
+        (gone(rollout_key(ROLLOUT, "binding")), "ledger-pointer"),
+        (other_statement, "ledger-pointer"),
+        (lambda w: w.change(rollout_key(ROLLOUT, "binding"), fingerprint="0" * 64), "ledger-pointer"),
+        (gone(rollout_key(ROLLOUT, "report")), "ledger-documents"),
+        (lambda w: w.change(rollout_key(ROLLOUT, "decision"), reason="another"), "ledger-documents"),
+        (gone(f"rollouts/{ROLLOUT}/snapshot.yaml"), "ledger-documents"),
+        (without(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
+        (other_binding, "registry-binding"),
+        (without(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (without("charts/gpu-operator"), "registry-charts"),
+    ],
+)  # fmt: skip
+def test_what_is_gone_or_another_fails(
+    world: EvidenceWorld, spoil: Callable[[EvidenceWorld], Any], check: str
+) -> None:
+    sealed, binding_of = envelope(world), Statement.model_validate_json
+    spoil(world)
+    looks, binding = Looks(), binding_of(read_envelope(sealed).payload).predicate
+    live = Live(world.ledger, repository_of(world))
+    with pytest.raises(Stop):
+        look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live)
+    verdict = looks.verdict(None)
+    assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+def test_a_registry_that_cannot_be_reached_leaves_it_incomplete(world: EvidenceWorld) -> None:
+    def unreachable(address: str) -> Repository:
+        raise TransientError(Reason.RegistryUnreachable, f"Reading {address}: no answer.")
+
+    looks, sealed = Looks(), envelope(world)
+    binding = Statement.model_validate_json(read_envelope(sealed).payload).predicate
+    look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), Live(world.ledger, unreachable))
+    verdict = looks.verdict(binding)
+    assert verdict.code == INCOMPLETE
+    assert [check.name for check in verdict.checks if check.ok is None] == [
+        "registry-binding", "registry-evidence", "registry-charts"
+    ]  # fmt: skip
+
+
+def test_without_validation_the_registry_has_to_be_named(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "live-disabled", Wish(charts=True, validation="Disabled"))
+    made.bind()
+    verdict = look(made)
+    assert verdict.code == INCOMPLETE
+    assert "pass --registry" in str(verdict.checks)
+    assert look(made, registry=f"oci://{server.host}/live-disabled").code == VALID
+
+
+# The commands
+
+
+@pytest.fixture
+def at_hand(world: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EvidenceWorld:
+    """AWS and the registry as the commands reach them."""
+    monkeypatch.setattr(aws, "client", lambda *_: world.s3)
+    for module in ("aicr_pipeline.registry_access", "aicr_pipeline.evidence_pack"):
+        monkeypatch.setattr(f"{module}.open_repository", repository_of(world))
+    monkeypatch.chdir(tmp_path)
+    return world
+
+
+def test_pack_and_verify_by_the_command_line(
+    at_hand: EvidenceWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = fingerprint(der_of(at_hand.kms.key))
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    assert mark in capsys.readouterr().out
+    file = f"evidence-{ROLLOUT}.tar.gz"
+    assert main([file, "--fingerprint", mark, "--require-qualifying"]) == VALID
+    assert main([file, "--fingerprint", mark, "--live", "--ledger", "bucket"]) == VALID
+    printed = capsys.readouterr().out
+    assert "ok   registry-charts: 3 charts are there" in printed
+    assert "note AICR's own evidence is unsigned" in printed
+    assert main([file]) == INCOMPLETE
+    assert "?    pin" in capsys.readouterr().out
+    assert main([file, "--fingerprint", mark, "--json"]) == VALID
+    said = json.loads(capsys.readouterr().out)
+    assert said["code"] == 0
+    assert said["binding"]["qualifying"] is True
+    at_hand.change(rollout_key(ROLLOUT, "decision"), reason="another")
+    assert main([file, "--fingerprint", mark, "--live", "--ledger", "bucket"]) == INVALID
+
+
+def test_what_does_not_hold_is_not_packed(
+    at_hand: EvidenceWorld, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    at_hand.change(rollout_key(ROLLOUT, "report"), approvalBecause=["another"])
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 1
+    assert "does not hold (documents)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_what_make_demo_leaves(
+    at_hand: EvidenceWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from aicr_pipeline.adapters.aicr_artifact import FolderArtifacts
+
+    for key, text in at_hand.s3.objects.items():
+        (tmp_path / "ledger" / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ledger" / key).write_bytes(text)
+    reference = json.loads(read_envelope(envelope(at_hand)).payload)["predicate"]["aicrEvidence"]["reference"]
+    found = artifacts_of(at_hand).get(reference, signed=False)
+    assert found is not None
+    FolderArtifacts(tmp_path / evidence_pack.BLOBS).keep(reference, found)
+    assert evidence_pack.main([ROLLOUT, "--from", str(tmp_path), "--out", "a.tar.gz"]) == 0
+    packed = layout.unpack((tmp_path / "a.tar.gz").read_bytes())
+    assert packed == collect(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), lambda: None)
+    # The folder it was unpacked into does as well.
+    for name, text in packed.items():
+        (tmp_path / "open" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "open" / name).write_bytes(text)
+    assert main([str(tmp_path / "open"), "--fingerprint", fingerprint(der_of(at_hand.kms.key))]) == VALID
+    assert "VALID" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["../x", "--ledger", "bucket"], [ROLLOUT], [ROLLOUT, "--ledger", "b", "--key", "none"]]
+)
+def test_a_command_line_that_is_not_understood(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        evidence_pack.main(arguments)
+    assert caught.value.code == 2

@@ -1,0 +1,175 @@
+"""Archives that somebody else packed: each is refused, whatever it holds, before any of it is believed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.verify import main
+from hypothesis import given
+from hypothesis import strategies as st
+
+Entry = tuple[tarfile.TarInfo, bytes]
+FILES = {"README.md": b"hello", "ledger/plans/a.json": b"{}"}
+
+
+def entry(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: str = "") -> Entry:
+    made = tarfile.TarInfo(name)
+    made.type, made.size, made.linkname = kind, len(content) if kind == tarfile.REGTYPE else 0, link
+    return made, content
+
+
+def archive(*entries: Entry, form: int = tarfile.USTAR_FORMAT) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=form) as made:
+        for info, content in entries:
+            made.addfile(info, io.BytesIO(content) if info.isreg() else None)
+    return gzip.compress(raw.getvalue(), mtime=0)
+
+
+PLAIN = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+GOOD = layout.pack(FILES, "evidence")
+
+
+def bomb() -> bytes:
+    return gzip.compress(b"\0" * (layout.MOST_BYTES + 1024), mtime=0)
+
+
+def sparse() -> bytes:
+    """An entry that says it has more than it brings."""
+    made = tarfile.TarInfo("e/a")
+    made.size = layout.MOST_FILE_BYTES + 1
+    raw = made.tobuf(tarfile.USTAR_FORMAT) + b"\0" * 1024
+    return gzip.compress(raw, mtime=0)
+
+
+HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
+    "nothing": (lambda: b"", "sound tar.gz|cut short"),
+    "not gzip": (lambda: b"x" * 100, "no sound tar.gz"),
+    "gzip of no tar": (lambda: gzip.compress(b"x" * 2048), "no sound tar.gz"),
+    "cut short": (lambda: GOOD[:-20], "cut short"),
+    "something behind it": (lambda: GOOD + b"x", "something follows"),
+    "a second member": (lambda: GOOD + GOOD, "something follows"),
+    "an empty archive": (archive, "empty"),
+    "a path outside": (lambda: archive(entry("e/../../etc/passwd")), "a name that is refused"),
+    "a path with dots": (lambda: archive(entry("e/a/../b")), "a name that is refused"),
+    "an absolute path": (lambda: archive(entry("/etc/passwd")), "refused|one folder"),
+    "a backslash": (lambda: archive(entry("e/a\\b")), "a name that is refused"),
+    "a line break": (lambda: archive(entry("e/a\nb")), "a name that is refused"),
+    "a hidden file": (lambda: archive(entry("e/.bashrc")), "a name that is refused"),
+    "no folder": (lambda: archive(entry("a")), "a name that is refused"),
+    "two folders": (lambda: archive(entry("e/a"), entry("f/b")), "not one folder"),
+    "a name twice": (lambda: archive(entry("e/a"), entry("e/a", b"y")), "stands twice"),
+    "a link": (lambda: archive(entry("e/a", kind=tarfile.SYMTYPE, link="/etc/passwd")), "no plain file"),
+    "a hard link": (
+        lambda: archive(entry("e/b"), entry("e/a", kind=tarfile.LNKTYPE, link="e/b")),
+        "no plain file",
+    ),
+    "a device": (lambda: archive(entry("e/a", kind=tarfile.CHRTYPE)), "no plain file"),
+    "a pipe": (lambda: archive(entry("e/a", kind=tarfile.FIFOTYPE)), "no plain file"),
+    "a folder entry": (lambda: archive(entry("e/a", kind=tarfile.DIRTYPE)), "no plain file"),
+    "a bomb": (bomb, "unpacks to more than"),
+    "an entry that is too large": (sparse, "too large"),
+    "too many": (
+        lambda: archive(*(entry(f"e/{n}", b"") for n in range(layout.MOST_FILES + 1))),
+        "one of too many",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_it_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make, words = HOSTILE[name]
+    data = make()
+    with pytest.raises(ValueError, match=words):
+        layout.unpack(data)
+    (tmp_path / "a.tar.gz").write_bytes(data)
+    assert main([str(tmp_path / "a.tar.gz"), "--fingerprint", "0" * 64]) in (2, 3)
+    printed = capsys.readouterr()
+    assert "VALID\n" not in printed.out.replace("INVALID", "") + printed.err.replace("INVALID", "")
+
+
+def test_an_archive_that_is_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(layout, "MOST_ARCHIVE_BYTES", len(GOOD) - 1)
+    with pytest.raises(ValueError, match="more than"):
+        layout.unpack(GOOD)
+    (tmp_path / "a").write_bytes(GOOD)
+    assert main([str(tmp_path / "a"), "--fingerprint", "0" * 64]) == 2
+    assert "FAIL archive" in capsys.readouterr().out
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?", fullmatch=True), st.binary(max_size=99), min_size=1
+    )
+)
+def test_what_is_packed_is_what_comes_out(files: dict[str, bytes]) -> None:
+    assert layout.unpack(layout.pack(files, "evidence")) == files
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_archive_or_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        layout.unpack(data)
+
+
+@given(st.integers(0, len(GOOD) - 1), st.integers(0, 7))
+def test_a_flipped_bit_is_another_archive_or_none(at: int, bit: int) -> None:
+    data = GOOD[:at] + bytes([GOOD[at] ^ (1 << bit)]) + GOOD[at + 1 :]
+    try:
+        found = layout.unpack(data)
+    except ValueError:
+        return
+    assert all(PLAIN.fullmatch(name) for name in found)
+
+
+# Unpacked
+
+
+def test_a_folder_is_read_under_the_same_limits(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text)
+    assert layout.read_folder(tmp_path) == FILES
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    with pytest.raises(ValueError, match="no plain file"):
+        layout.read_folder(tmp_path)
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "ledger", target_is_directory=True)
+    with pytest.raises(ValueError, match="no plain file"):
+        layout.read_folder(tmp_path)
+    (tmp_path / "link").unlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="no plain file"):
+        layout.read_folder(tmp_path)
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="empty"):
+        layout.read_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"x",
+        b"0" * 64,
+        b"0" * 64 + b"  README.md",
+        (b"0" * 64 + b"  a\n") * 2,
+        b"\xff\n",
+        b"0" * 63 + b"g  a\n",
+    ],
+)
+def test_sums_that_are_none(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        layout.check_sums({**FILES, layout.SUMS: text})
