@@ -110,7 +110,7 @@ def document(kept: Mapping[str, Mapping[str, str]]) -> str:
     for reason in Reason:
         found = kept.get(str(reason))
         parts.append(f"## {reason}\n")
-        parts.append("No run came to it.\n" if found is None else _entry(found))
+        parts.append("No run of `make reasons` came to it.\n" if found is None else _entry(found))
     return "\n".join(parts)
 
 
