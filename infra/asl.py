@@ -28,6 +28,7 @@ RETRY = [
             "ObjectConflictError",
             "ThrottledError",
             "UnreachableError",
+            "SigningKeyError",
         ],
         "IntervalSeconds": 1,
         "BackoffRate": 2,
