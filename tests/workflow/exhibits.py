@@ -88,7 +88,7 @@ _HEAD = """# Reasons, as people see them
 
 Made by `make reasons` from real runs of the whole machine: for each reason the sentence, and what the terminal and the
 page show. What to do is in the [runbook](runbook.md#reasons). Times, digests, names and ports are always the same here.
-"""
+"""  # noqa: E501 - a page
 #: Of a page, before what it shows of every rollout.
 _REST = ("Mind this", "What changes", "Records")
 _WIDTH = 108
@@ -112,7 +112,8 @@ def _entry(found: Mapping[str, str]) -> str:
     text = f"{quoted}\n"
     if found["mail"]:
         text += f"\nMail: {found['mail']}\n"
-    text += f"\nTerminal, `python -m aicr_pipeline.status`:\n\n{_block(found['terminal'].partition('active plan')[0])}"
+    status = _block(found["terminal"].partition("active plan")[0])
+    text += f"\nTerminal, `python -m aicr_pipeline.status`:\n\n{status}"
     if found["described"]:
         shown = [line for line in found["described"].splitlines() if re.match(r"rollout |\d{4}-", line)]
         text += f"\n`approvals describe`:\n\n{_block(chr(10).join(shown))}"
