@@ -97,13 +97,22 @@ def _installer(requirements: Path, target: Path) -> list[str]:
     # Beside the interpreter when it is installed with the project, else wherever it is.
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is not None:
-        return [uv, "pip", "install", "--quiet", "--python-platform", "x86_64-manylinux2014", *common]
+        # Hashes are checked when a wheel is fetched. What is cached shares its files with environments, where
+        # anybody may have changed them since: a company's CA in certifi would go to Lambda.
+        fresh = ["--no-cache", "--python-platform", "x86_64-manylinux2014"]
+        return [uv, "pip", "install", "--quiet", *fresh, *common]
     platform = ["--platform", "manylinux2014_x86_64", "--implementation", "cp", "--no-compile"]
     return [sys.executable, "-m", "pip", "install", "--quiet", *platform, *common]
 
 
 def _superfluous(python: Path) -> Iterable[Path]:
-    """What nothing imports: the Kubernetes client's asynchronous twin, descriptions of other services."""
+    """What nothing imports: the Kubernetes client's asynchronous twin, descriptions of other services.
+
+    And what the installer notes about itself: the layer's digest says what runs, whoever installed it.
+    """
+    for notes in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"):
+        yield from python.glob(f"*.dist-info/{notes}")
+    yield from python.glob(".lock")
     yield from (folder for folder in [python / "kubernetes" / "aio", python / "bin"] if folder.is_dir())
     for entry in (python / "botocore" / "data").iterdir():
         if entry.is_dir() and entry.name not in SERVICES:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.build_layer import LIMIT, SERVICES, TARGET, runtime_requirements
+from infra.build_layer import LIMIT, SERVICES, TARGET, _installer, _superfluous, runtime_requirements
 from infra.sources import FUNCTIONS_FOLDER, LOCK, PROGRAM, ROOT
 
 _NAME = re.compile(r"^([a-z0-9._-]+)==")
@@ -127,3 +127,20 @@ def _lambdas_python() -> str:
     if found is None or subprocess.run([found, "--version"], capture_output=True).returncode != 0:
         pytest.skip("Python 3.13, which Lambda runs, is not there")
     return found
+
+
+def test_who_installed_the_layer_leaves_no_trace(tmp_path: Path) -> None:
+    """Its digest stands in evidence: pip and uv, on two machines, have to give the same."""
+    kept = ["six.py", "six-1.dist-info/METADATA", "botocore/data/s3/x.json"]
+    notes = [".lock", *(f"six-1.dist-info/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED"))]
+    for path in [*kept, *notes, "botocore/data/ec2/x.json"]:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    gone = {path.relative_to(tmp_path).as_posix() for path in _superfluous(tmp_path)}
+    assert gone == {*notes, "botocore/data/ec2"}
+
+
+def test_wheels_come_from_the_index_with_their_hashes_checked(tmp_path: Path) -> None:
+    """Not from a cache, whose files other environments share and may have changed."""
+    command = _installer(tmp_path / "r.txt", tmp_path)
+    assert "--require-hashes" in command and ("--no-cache" in command or command[1:3] == ["-m", "pip"])

@@ -130,6 +130,7 @@ def test_a_message_that_fails_stops_no_other_and_is_told(place: Place) -> None:
 
 
 def test_when_nobody_was_told_the_state_is_tried_again_and_then_waits(place: Place) -> None:
+    place.submit()
     place.put_rollout(PLAN)
     world = World(place, **SLACK)
     place.topics.error = aws_error("Throttling")
@@ -396,6 +397,7 @@ def test_the_last_message_says_that_the_approval_was_bypassed(place: Place) -> N
 
 
 def test_when_nobody_answered_everybody_is_told_of_the_end(place: Place) -> None:
+    place.submit()
     asked(place)
     place.later(6 * 3600)
     place.sweep()
