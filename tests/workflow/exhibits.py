@@ -70,12 +70,18 @@ def told(machine: Machine, text: str) -> None:
     _keep(said[1], "status", machine="", sentence=said[2], terminal=text, described="", page=page, mail="")
 
 
-def seen(machine: Machine, reason: str, sentence: str) -> None:
-    """What is neither an end that failed nor the status's own reason."""
+def seen(machine: Machine, reason: str, sentence: str, rollout: str = "") -> None:
+    """What is neither an end that failed nor the status's own reason; of a rollout its page, too."""
     if _folder() is not None and _kept(reason) is None:
-        terminal = _run(machine, status, "--rebuild")
         _keep(
-            reason, "seen", machine="", sentence=sentence, terminal=terminal, described="", page="", mail=""
+            reason,
+            "seen",
+            machine="rollout" if rollout else "resolve",
+            sentence=sentence,
+            terminal=_run(machine, status, "--rebuild"),
+            described=_run(machine, approvals, "describe", rollout) if rollout else "",
+            page=_page(machine, rollout) if rollout else "",
+            mail="",
         )
 
 
@@ -121,7 +127,7 @@ def _entry(found: Mapping[str, str]) -> str:
         shown = [line for line in found["described"].splitlines() if re.match(r"rollout |\d{4}-", line)]
         text += f"\n`approvals describe`:\n\n{_block(chr(10).join(shown))}"
     if found["page"]:
-        lines = []
+        lines: list[str] = []
         for line in found["page"].splitlines():
             if line.startswith(_REST):
                 break

@@ -17,6 +17,7 @@ from local.argocd import Fault
 from local.argocd.installed import controller
 from local.kube import APP_PROJECTS, APPLICATIONS, ROLE_BINDINGS
 from local.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from tests.workflow import exhibits
 from tests.workflow.small.machine import RELEASES, SmallMachine
 from tests.workflow.small.terminal import run, told
 
@@ -103,6 +104,7 @@ def test_superseded(small: SmallMachine) -> None:
     assert small.pipeline.aws.wait_execution(arn, timeout=60).error == "RolloutSuperseded"
     assert f"Plan {newer} is wanted by now" in small.outcome(first)["message"]
     assert 'data-state="superseded"' in small.page(after=sent)
+    exhibits.seen(small, "RolloutSuperseded", small.outcome(first)["message"], first)
     small.link(after=small.offset)
     small.wait(lambda: "awaiting approval" in told(small), 30, "the newer question")
     assert first not in told(small), "what took its place speaks"

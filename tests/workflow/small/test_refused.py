@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from local.kube import NAMESPACES
+from tests.workflow import exhibits
 from tests.workflow.machine import runtime
 from tests.workflow.small.machine import SmallMachine
 from tests.workflow.small.terminal import told
@@ -125,3 +126,6 @@ def test_a_runtime_that_is_being_resolved(small: SmallMachine) -> None:
     said = told(small)
     assert "Resolved         False   Resolving" in said
     assert "of the runtime is being resolved." in said
+    exhibits.seen(
+        small, "Resolving", "Version" + said.partition("Resolved         Version")[2].partition("\n")[0]
+    )
