@@ -14,6 +14,7 @@ from infra.sources import FUNCTIONS_FOLDER, PROGRAM
 from tests.infra.templates import Stack
 
 WIRING = PROGRAM / "python" / "aicr_pipeline" / "wiring.py"
+OUTGOING = WIRING.with_name("outgoing.py")
 #: Given to every function, and read by what they share.
 COMMON = {"CLUSTER_CONFIG", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE"}
 
@@ -64,7 +65,10 @@ def read_by(handler: Path) -> set[str]:
         and node.value.id == "wiring"
         and node.attr in adapters
     }
-    return settings_read(tree).union(*(adapters[name] for name in used))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    # It wires for several functions, so what it comes to read is theirs.
+    others = [OUTGOING] if f"aicr_pipeline.{OUTGOING.stem}" in imported else []
+    return settings_read(tree).union(*(adapters[name] for name in used), *map(read_by, others))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)

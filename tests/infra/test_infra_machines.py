@@ -195,7 +195,8 @@ def test_every_transient_error_is_retried_by_its_name() -> None:
         todo += error.__subclasses__()
     assert {"TransientError", "ObjectConflictError", "OperationInFlightError"} <= known
     retried = [name for retry in RETRY for name in retry["ErrorEquals"]]
-    assert known <= set(retried)
+    # A key that nobody may use stays so until somebody acts: the execution stops there, and is redriven then.
+    assert known - set(retried) == {"SigningKeyError"}
     assert len(retried) == len(set(retried)), "the first that matches counts"
 
 
