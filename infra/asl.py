@@ -28,7 +28,6 @@ RETRY = [
             "ObjectConflictError",
             "ThrottledError",
             "UnreachableError",
-            "SigningKeyError",
         ],
         "IntervalSeconds": 1,
         "BackoffRate": 2,
