@@ -116,6 +116,19 @@ def test_without_a_pin_it_is_incomplete(world: EvidenceWorld, files: dict[str, b
 
 
 @pytest.mark.parametrize(
+    "pin",
+    [{"key": b""}, {"key": b"\n"}, {"fingerprints": [""]}, {"key": b"", "fingerprints": [""]}],
+    ids=["empty key", "blank key", "empty fingerprint", "both"],
+)
+def test_an_empty_pin_is_none_that_fits(
+    world: EvidenceWorld, files: dict[str, bytes], pin: dict[str, Any]
+) -> None:
+    """What was named and holds nothing is never the archive's own key."""
+    verdict = look(world, files, **({"fingerprints": ()} | pin))
+    assert (verdict.code, failed(verdict)) == (INVALID, "key")
+
+
+@pytest.mark.parametrize(
     ("wish", "code"),
     [
         ({"validation": "Disabled"}, VALID),

@@ -85,7 +85,7 @@ def look_at_archive(
     if key is None and not fingerprints:
         looks.unseen("pin", "no key was named: pass --fingerprint or --key, from a source you trust")
     sealed, own = files.get(layout.ENVELOPE, b""), files.get(layout.PUBLIC_KEY, b"")
-    signed = signed_statement(looks, sealed, key or own, fingerprints)
+    signed = signed_statement(looks, sealed, own if key is None else key, fingerprints)
     _Look(files, signed, looks).all()
     return signed
 
