@@ -15,9 +15,10 @@ from aicr_pipeline.adapters.live_evidence import Live, look_live
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
-from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, VALID, Looks, Stop, Verdict
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Looks, Stop, Verdict
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.evidence import Statement
+from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.verify import main
@@ -44,12 +45,12 @@ def world(server: LocalRegistry, request: pytest.FixtureRequest) -> EvidenceWorl
     return made
 
 
-def look(world: EvidenceWorld, **more: Any) -> Verdict:
+def look(world: EvidenceWorld, copies: Any = None, **more: Any) -> Verdict:
     looks, sealed = Looks(), envelope(world)
     binding = Statement.model_validate_json(read_envelope(sealed).payload).predicate
     live = Live(world.ledger, repository_of(world), **more)
     try:
-        look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live)
+        look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live, copies)
     except Stop:
         return looks.verdict(None)
     return looks.verdict(binding)
@@ -71,8 +72,8 @@ def test_everything_stands(world: EvidenceWorld) -> None:
     verdict = look(world)
     assert verdict.code == VALID, verdict.checks
     assert [check.name for check in verdict.checks] == [
-        "ledger-statement", "ledger-pointer", "ledger-documents", "registry-binding", "registry-evidence",
-        "registry-charts",
+        "ledger-statement", "ledger-pointer", "ledger-documents", "ledger-revocation", "ledger-end",
+        "registry-binding", "registry-evidence", "registry-charts",
     ]  # fmt: skip
 
 
@@ -117,6 +118,8 @@ def other_binding(world: EvidenceWorld) -> None:
         (gone(rollout_key(ROLLOUT, "report")), "ledger-documents"),
         (lambda w: w.change(rollout_key(ROLLOUT, "decision"), reason="another"), "ledger-documents"),
         (gone(f"rollouts/{ROLLOUT}/snapshot.yaml"), "ledger-documents"),
+        (lambda w: w.change(rollout_key(ROLLOUT, "outcome"), rollout="demo-12345678-9"), "ledger-end"),
+        (lambda w: w.change(rollout_key(ROLLOUT, "outcome"), evidence="another"), "ledger-end"),
         (without(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (other_binding, "registry-binding"),
         (without(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
@@ -136,6 +139,46 @@ def test_what_is_gone_or_another_fails(
     assert (verdict.code, failed(verdict)) == (INVALID, check)
 
 
+def stopped(world: EvidenceWorld) -> None:
+    who = {"by": "kim", "identity": "link", "issuer": "i", "reason": "no", "at": "2026-01-01T13:00:00.000Z"}
+    world.put(rollout_key(ROLLOUT, "revocation"), {"rollout": ROLLOUT, **who})
+
+
+def ended(outcome: str, reason: str) -> Callable[[EvidenceWorld], None]:
+    def act(world: EvidenceWorld) -> None:
+        world.change(rollout_key(ROLLOUT, "outcome"), outcome=outcome, reason=reason, evidence=None)
+
+    return act
+
+
+#: A rollout that did not succeed, whatever its statement says; which check says so, and the verdict.
+NOT_A_SUCCESS = [
+    pytest.param(stopped, "ledger-revocation", NOT_ENOUGH, id="stopped"),
+    pytest.param(ended("Failed", "RolloutFailed"), "ledger-end", NOT_ENOUGH, id="failed"),
+    pytest.param(ended("Revoked", "RolloutRevoked"), "ledger-end", NOT_ENOUGH, id="revoked"),
+    pytest.param(gone(rollout_key(ROLLOUT, "outcome")), "ledger-end", INCOMPLETE, id="not ended"),
+]
+
+
+@pytest.mark.parametrize(("change", "check", "code"), NOT_A_SUCCESS)
+def test_how_the_ledger_says_it_ended_counts(
+    world: EvidenceWorld, change: Callable[[EvidenceWorld], Any], check: str, code: int
+) -> None:
+    change(world)
+    verdict = look(world)
+    assert verdict.code == code
+    assert [found.name for found in verdict.checks if not found.ok] == [check]
+
+
+@pytest.mark.parametrize("part", ["binding", "outcome", "revocation"])
+def test_an_archives_copy_is_the_ledgers(world: EvidenceWorld, part: str) -> None:
+    """What came after the statement is not signed: whoever tampers with it is seen by the ledger."""
+    key, check = rollout_key(ROLLOUT, part), {"binding": "pointer", "outcome": "end"}.get(part, part)
+    assert look(world, copies={key: world.s3.objects.get(key)}).code == VALID
+    verdict = look(world, copies={key: world.s3.objects.get(key, b"") + b" "})
+    assert (verdict.code, failed(verdict)) == (INVALID, f"ledger-{check}")
+
+
 def test_a_registry_that_cannot_be_reached_leaves_it_incomplete(world: EvidenceWorld) -> None:
     def unreachable(address: str) -> Repository:
         raise TransientError(Reason.RegistryUnreachable, f"Reading {address}: no answer.")
@@ -152,7 +195,7 @@ def test_a_registry_that_cannot_be_reached_leaves_it_incomplete(world: EvidenceW
 
 def test_without_validation_the_registry_has_to_be_named(server: LocalRegistry) -> None:
     made = EvidenceWorld(server, "live-disabled", Wish(charts=True, validation="Disabled"))
-    made.bind()
+    made.finish(made.bind())
     verdict = look(made)
     assert verdict.code == INCOMPLETE
     assert "pass --registry" in str(verdict.checks)
@@ -192,6 +235,38 @@ def test_pack_and_verify_by_the_command_line(
     assert said["binding"]["qualifying"] is True
     at_hand.change(rollout_key(ROLLOUT, "decision"), reason="another")
     assert main([file, "--fingerprint", mark, "--live", "--ledger", "bucket"]) == INVALID
+
+
+@pytest.mark.parametrize("form", ["archive", "envelope"])
+@pytest.mark.parametrize(("change", "check", "code"), NOT_A_SUCCESS)
+def test_the_command_says_how_it_ended(
+    at_hand: EvidenceWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    change: Callable[[EvidenceWorld], Any], check: str, code: int, form: str,
+) -> None:  # fmt: skip
+    """Of an archive that says nothing of it, and of an envelope, which cannot."""
+    mark = fingerprint(der_of(at_hand.kms.key))
+    before = dict(at_hand.s3.objects)
+    files = collect(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), lambda: None)
+    change(at_hand)
+    outcome = f"{layout.LEDGER}{rollout_key(ROLLOUT, 'outcome')}"
+    if form == "archive":
+        now = at_hand.s3.objects.get(rollout_key(ROLLOUT, "outcome"))
+        if now is None or now != before[rollout_key(ROLLOUT, "outcome")]:
+            files.pop(outcome)
+        files[layout.SUMS] = layout.sums(files)
+        (tmp_path / "e").write_bytes(layout.pack(files, "evidence"))
+        named = ["--fingerprint", mark]
+    else:
+        plan = at_hand.plan.desired_state_digest
+        (tmp_path / "e").write_bytes(envelope(at_hand))
+        (tmp_path / "p").write_bytes(at_hand.s3.objects[plan_key(plan)])
+        (tmp_path / "k").write_bytes(der_of(at_hand.kms.key))
+        named = ["--key", "k", "--plan", "p"]
+    # Without an outcome the archive is incomplete by itself.
+    want = code if form == "envelope" or outcome in files else INCOMPLETE
+    assert main(["e", *named, "--live", "--ledger", "bucket", "--json"]) == want
+    said = json.loads(capsys.readouterr().out)["checks"]
+    assert check in [one["name"] for one in said if not one["ok"]]
 
 
 def test_what_does_not_hold_is_not_packed(

@@ -9,6 +9,7 @@ key is pinned by --fingerprint, or named by --key; for an envelope --key is need
 import argparse
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from aicr_pipeline.command import is_file, is_folder
@@ -99,21 +100,32 @@ def _verdict(options: argparse.Namespace) -> Verdict:
             plan = options.plan.read_bytes() if options.plan else None
             signed = look_at_envelope(looks, sealed, key, plan, options.fingerprint)
         if options.live:
-            _look_live(looks, sealed, signed, options)
+            _look_live(looks, sealed, signed, files or {}, options)
     except Stop:
         return looks.verdict(None)
     looks.enough(signed.statement.predicate, options.require_qualifying)
     return looks.verdict(signed.statement.predicate)
 
 
-def _look_live(looks: Looks, sealed: bytes, signed: SignedStatement, options: argparse.Namespace) -> None:
+def _look_live(
+    looks: Looks,
+    sealed: bytes,
+    signed: SignedStatement,
+    files: Mapping[str, bytes],
+    options: argparse.Namespace,
+) -> None:
     from aicr_pipeline.adapters import aws
     from aicr_pipeline.adapters.ledger import Ledger
     from aicr_pipeline.adapters.live_evidence import Live, look_live
     from aicr_pipeline.registry_access import open_repository
 
     live = Live(Ledger(aws.client("s3"), options.ledger), open_repository, options.registry)
-    look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live)
+    copies = {
+        path.removeprefix(layout.LEDGER): text
+        for path, text in files.items()
+        if path.startswith(layout.LEDGER)
+    }
+    look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live, copies)
 
 
 def _is_archive(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """Verifying evidence against what stands today: the ledger that wrote it once, and the registry."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aicr_pipeline.adapters.ledger import LedgerReader
@@ -10,8 +10,10 @@ from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.verify import Looks
 from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.evidence import Binding
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.reasons import Reason
+from aicr_pipeline.model.rollout import Outcome, RolloutOutcome, rollout_key
 
 #: Of the repositories' addresses: the cluster's prefix is what stands before it.
 _EVIDENCE = "/evidence/"
@@ -30,21 +32,37 @@ class Live:
     registry: str | None = None
 
 
-def look_live(looks: Looks, sealed: bytes, binding: Binding, fingerprint: str, live: Live) -> None:
+def look_live(
+    looks: Looks,
+    sealed: bytes,
+    binding: Binding,
+    fingerprint: str,
+    live: Live,
+    copies: Mapping[str, bytes] | None = None,
+) -> None:
     """Add the checks against ledger and registry to those that were made offline.
 
-    What cannot be reached is unseen, so the verdict is incomplete; what is gone or another fails.
+    What cannot be reached is unseen, so the verdict is incomplete; what is gone or another fails; a rollout
+    that did not succeed is not enough.
+
+    Parameters
+    ----------
+    copies:
+        What an archive says stands under a ledger's key. Nothing of what came after the statement is signed,
+        so it is held against the ledger.
 
     Raises
     ------
     Stop
         At the first that fails.
     """
-    found = _Live(sealed, binding, fingerprint, live)
+    found = _Live(sealed, binding, fingerprint, live, copies or {})
     for name, look in (
         ("ledger-statement", found.statement),
         ("ledger-pointer", found.pointer),
         ("ledger-documents", found.documents),
+        ("ledger-revocation", found.revocation),
+        ("ledger-end", found.end),
         ("registry-binding", found.binding_artifact),
         ("registry-evidence", found.evidence),
         ("registry-charts", found.charts),
@@ -52,18 +70,26 @@ def look_live(looks: Looks, sealed: bytes, binding: Binding, fingerprint: str, l
         _at(looks, name, look)
 
 
-def _at(looks: Looks, name: str, look: Callable[[], str | None]) -> None:
+class _Unseen(Exception):  # noqa: N818 - a finding, caught in this module
+    """It could not be looked at; says why."""
+
+
+class _Lacking(Exception):  # noqa: N818 - a finding, caught in this module
+    """Authentic, but not enough; says why."""
+
+
+def _at(looks: Looks, name: str, look: Callable[[], str]) -> None:
     try:
         detail = look()
+    except _Unseen as why:
+        looks.unseen(name, str(why))
+    except _Lacking as why:
+        looks.lacking(name, str(why))
     except TransientError as error:
         looks.unseen(name, error.message)
-        return
-    except (PipelineError, ValueError) as error:
+    except (PipelineError, ValueError, RecursionError) as error:
         problem = getattr(error, "message", str(error))
         looks.at(name, lambda: _fail(problem))
-        return
-    if detail is None:
-        looks.unseen(name, "the statement does not say where the registry is: pass --registry")
     else:
         looks.at(name, lambda: (None, detail))
 
@@ -73,8 +99,11 @@ def _fail(problem: str) -> tuple[None, str]:
 
 
 class _Live:
-    def __init__(self, sealed: bytes, binding: Binding, fingerprint: str, live: Live) -> None:
+    def __init__(
+        self, sealed: bytes, binding: Binding, fingerprint: str, live: Live, copies: Mapping[str, bytes]
+    ) -> None:
         self.sealed, self.binding, self.fingerprint, self.live = sealed, binding, fingerprint, live
+        self.copies = copies
         self.name = binding.rollout.name
         hexes = sha256(sealed).removeprefix("sha256:")
         self.key = f"evidence/{binding.cluster}/{self.name}/{hexes}.intoto.json"
@@ -89,7 +118,7 @@ class _Live:
 
     def pointer(self) -> str:
         key = rollout_key(self.name, "binding")
-        text = self.live.ledger.get(key)
+        text = self._as_archived(key)
         if text is None:
             raise ValueError(f"{key} is not in the ledger")
         pointer = json.loads(text)
@@ -109,10 +138,37 @@ class _Live:
                 raise ValueError(f"{key} is not what it was when the statement was signed")
         return f"{len(documents)} records are what they were"
 
-    def binding_artifact(self) -> str | None:
+    def revocation(self) -> str:
+        """Somebody who stopped the rollout is not in the statement: it may have been signed before."""
+        key = rollout_key(self.name, "revocation")
+        if self._as_archived(key) is not None:
+            raise _Lacking(f"{key} is in the ledger: somebody stopped the rollout")
+        return "nobody stopped the rollout"
+
+    def end(self) -> str:
+        """A statement is signed before the outcome is written: only the ledger knows how it ended."""
+        key = rollout_key(self.name, "outcome")
+        text = self._as_archived(key)
+        if text is None:
+            raise _Unseen(f"{key} is not in the ledger: the rollout has not ended")
+        outcome = parse(RolloutOutcome, json.loads(text), Reason.PlanUnreadable, key)
+        if outcome.rollout != self.name:
+            raise ValueError(f"{key} is of rollout {outcome.rollout}")
+        if outcome.outcome is not Outcome.Succeeded:
+            raise _Lacking(f"the rollout ended as {outcome.outcome}: {outcome.reason}")
+        if outcome.evidence != self.key:
+            raise ValueError(f"{key} names other evidence")
+        return f"{outcome.outcome} at {outcome.finished_at}, with this evidence"
+
+    def _as_archived(self, key: str) -> bytes | None:
+        """What the ledger holds, which is written once: a copy in an archive is the same or not a copy."""
+        found, copy = self.live.ledger.get(key), self.copies.get(key)
+        if copy is not None and copy != found:
+            raise ValueError(f"{key} in the archive is not what the ledger holds")
+        return found
+
+    def binding_artifact(self) -> str:
         prefix = self._prefix()
-        if prefix is None:
-            return None
         address = f"{prefix}{_EVIDENCE}{self.name.lower()}-binding"
         manifest = self.live.repository(address).get_manifest("binding")
         if manifest is None:
@@ -131,10 +187,8 @@ class _Live:
             raise ValueError(f"AICR's evidence {bound.reference} is not in the registry")
         return f"AICR's evidence {bound.digest} is there"
 
-    def charts(self) -> str | None:
+    def charts(self) -> str:
         prefix = self._prefix()
-        if prefix is None:
-            return None
         plan = load_plan(self.live.ledger, self.binding.plan.digest)
         for release in plan.desired_state.releases:
             address = f"{prefix}/{release.repository}"
@@ -143,8 +197,10 @@ class _Live:
                 raise ValueError(f"chart {address}@{digest} is not in the registry")
         return f"{len(plan.desired_state.releases)} charts are there, each by its digest"
 
-    def _prefix(self) -> str | None:
+    def _prefix(self) -> str:
         if self.live.registry is not None:
             return self.live.registry.rstrip("/")
         bound = self.binding.aicr_evidence
-        return bound.reference.partition(_EVIDENCE)[0] if bound is not None else None
+        if bound is None:
+            raise _Unseen("the statement does not say where the registry is: pass --registry")
+        return bound.reference.partition(_EVIDENCE)[0]
