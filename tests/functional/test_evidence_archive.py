@@ -418,6 +418,37 @@ def test_evidence_that_aicr_signed(server: LocalRegistry, tmp_path: Path, kind: 
     assert done.stdout.count("Verified OK") == 2
     assert mark in done.stdout
     assert "is not signed by AICR" not in files[layout.README].decode()
+    for number, forged in enumerate(signed_otherwise(made, files, kind, other)):
+        assert run(write(summed({**files, **forged}), tmp_path / str(number))).returncode != 0, number
+
+
+def signed_otherwise(
+    made: EvidenceWorld, files: dict[str, bytes], kind: str, other: Any
+) -> Iterator[dict[str, bytes]]:
+    """Good signatures, which are not AICR's of this artifact: a test of the README's lines."""
+    statement = files[f"{layout.AICR_FILES}statement.intoto.json"]
+    yield {
+        layout.AICR_SIGNATURE: made.signature(statement, other),
+        layout.AICR_KEY: pem(der_of(other)),
+    }
+    if kind == "RSA":
+        return
+    digest, made.evidence_digest = made.evidence_digest, sha("another")
+    try:
+        # About another artifact; the digest that it ought to be about stands elsewhere in it.
+        elsewhere = json.loads(statement) | {"note": digest}
+        yield {layout.AICR_SIGNATURE: made.signature(statement, made.aicr_key)}
+        yield {layout.AICR_SIGNATURE: made.signature(json.dumps(elsewhere).encode(), made.aicr_key)}
+    finally:
+        made.evidence_digest = digest
+    twisted = json.loads(statement)
+    twisted["predicate"]["manifest"]["digest"] = sha("another")
+    yield {layout.AICR_SIGNATURE: made.signature(json.dumps(twisted).encode(), made.aicr_key)}
+
+
+@pytest.mark.parametrize("name", ["more.txt", "aicr/more.json", ".hidden", "ledger/SHA256SUMS"])
+def test_the_readmes_lines_see_what_was_added(files: dict[str, bytes], tmp_path: Path, name: str) -> None:
+    assert run(write({**files, name: b"x"}, tmp_path)).returncode != 0
 
 
 def test_unsigned_evidence_says_so_everywhere(world: EvidenceWorld, files: dict[str, bytes]) -> None:
