@@ -15,6 +15,7 @@ from aicr_pipeline.decide.aicr_evidence import (
     read_aicr_evidence,
 )
 from aicr_pipeline.decide.aicr_signature import verify_key_signature
+from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_key
@@ -112,11 +113,32 @@ def check_documents(files: Files, binding: Binding) -> int:
     strangers = sorted(
         path
         for path in files
-        if path.startswith(layout.LEDGER) and path not in free and path[len(layout.LEDGER) :] not in documents
+        if path.startswith(layout.LEDGER)
+        and path not in free
+        and (path[len(layout.LEDGER) :] not in documents or path.endswith(_LEFT_OUT))
     )
     if strangers:
-        raise ValueError(f"{strangers[0]} is there, but the statement does not name it")
+        raise ValueError(f"{strangers[0]} is there, but the statement does not name it, or it is left out")
     return len(documents)
+
+
+def _check_known(files: Files, binding: Binding) -> str:
+    """Every file is one that a check looks at: what nobody looks at says nothing, and may say anything.
+
+    The records are held against the statement by ``check_documents``.
+    """
+    known = {layout.README, layout.SUMS, layout.ENVELOPE, layout.PAYLOAD, layout.SIGNATURE, layout.PAE}
+    known.add(layout.PUBLIC_KEY)
+    folders: tuple[str, ...] = (layout.LEDGER,)
+    aicr = binding.aicr_evidence
+    if aicr is not None and binding.validation.mode == "Required":
+        known |= {layout.AICR_MANIFEST, layout.AICR_LAYER}
+        known |= {layout.AICR_SIGNATURE, layout.AICR_KEY} if aicr.signed else set()
+        folders = (layout.LEDGER, layout.AICR_FILES)
+    strangers = sorted(path for path in files if path not in known and not path.startswith(folders))
+    if strangers:
+        raise ValueError(f"{strangers[0]} is no file of an archive of this statement")
+    return f"{len(files)} files, each of a known place"
 
 
 class _Look:
@@ -130,7 +152,9 @@ class _Look:
     def all(self) -> None:
         """Every check, in order."""
         looks, binding = self.looks, self.binding
+        looks.at("files", lambda: (None, _check_known(self.files, binding)))
         looks.at("split", lambda: (None, self._split()))
+        self._readme()
         if binding.documents is None:
             looks.unseen("documents", "evidence of an earlier version, which names no records")
             return
@@ -160,6 +184,21 @@ class _Look:
         if own != pem(as_der(read_key(own))) or fingerprint(as_der(read_key(own))) != self.signed.fingerprint:
             raise ValueError(f"{layout.PUBLIC_KEY} is not the key that signed, as PEM")
         return f"{', '.join(wanted)} are what the envelope holds"
+
+    def _readme(self) -> None:
+        """Whoever follows a README that somebody changed checks nothing.
+
+        Not invalid: another version of this program writes other words, and the evidence is what it is.
+        """
+        names = [name for name in self.files if name not in (layout.README, layout.SUMS)]
+        if self.files.get(layout.README) == readme(self.binding, self.signed.fingerprint, names):
+            self.looks.at("readme", lambda: (None, f"{layout.README} is what this version writes"))
+        else:
+            self.looks.unseen(
+                "readme",
+                f"{layout.README} is not what this version writes: somebody changed it, or another version "
+                "packed it. Do not follow it; the lines are in docs/evidence.md",
+            )
 
     def _records(self, plan: Plan) -> str:
         binding, approval = self.binding, self.binding.approval
