@@ -84,8 +84,9 @@ def test_every_check_is_named(world: EvidenceWorld, files: dict[str, bytes]) -> 
     assert time.process_time() - began < 1
     assert verdict.code == VALID, [check for check in verdict.checks if not check.ok]
     assert [check.name for check in verdict.checks] == [
-        "sums", "key", "envelope", "signature", "statement", "subjects", "files", "split", "readme", "documents",
-        "plan", "records", "validation", "aicr-evidence", "aicr-signature", "pointer", "end", "outcome", "qualifying",
+        "sums", "key", "envelope", "signature", "statement", "subjects", "files", "split", "readme",
+        "documents", "plan", "records", "validation", "aicr-evidence", "aicr-signature", "pointer", "end",
+        "outcome", "qualifying",
     ]  # fmt: skip
     said = {check.name: check.detail for check in verdict.checks}
     assert said["aicr-signature"].startswith("UNSIGNED")

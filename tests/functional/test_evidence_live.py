@@ -22,6 +22,13 @@ from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.verify import main
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    ReadTimeoutError,
+)
 
 from local.registry import LocalRegistry, TokenIssuer
 from local.registry.store import MemoryStore
@@ -235,6 +242,81 @@ def test_pack_and_verify_by_the_command_line(
     assert said["binding"]["qualifying"] is True
     at_hand.change(rollout_key(ROLLOUT, "decision"), reason="another")
     assert main([file, "--fingerprint", mark, "--live", "--ledger", "bucket"]) == INVALID
+
+
+def answered(code: str, status: int = 403) -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
+        "GetObject",
+    )
+
+
+class Refusing:
+    """S3 that answers nothing but an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def get_object(self, **_: object) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (NoCredentialsError(), "NoCredentialsError; check AWS_PROFILE"),
+        (EndpointConnectionError(endpoint_url="https://s3"), "AWS cannot be reached"),
+        (ReadTimeoutError(endpoint_url="https://s3"), "AWS cannot be reached"),
+        (answered("AccessDenied"), "S3 answered AccessDenied"),
+        (answered("SlowDown", 503), "S3 answered SlowDown"),
+        (answered("ExpiredToken"), "S3 answered ExpiredToken"),
+        (answered("NoSuchBucket", 404), "S3 answered NoSuchBucket"),
+    ],
+    ids=["credentials", "connection", "time", "denied", "slow down", "expired", "bucket"],
+)
+def test_aws_that_does_not_answer_leaves_it_incomplete(
+    at_hand: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    error: Exception, says: str,
+) -> None:  # fmt: skip
+    """Nothing is wrong with the evidence, and scripts get their object all the same."""
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    monkeypatch.setattr(aws, "client", lambda *_: Refusing(error))
+    capsys.readouterr()
+    mark = fingerprint(der_of(at_hand.kms.key))
+    arguments = [f"evidence-{ROLLOUT}.tar.gz", "--fingerprint", mark, "--live", "--ledger", "bucket"]
+    assert main([*arguments, "--json"]) == INCOMPLETE
+    said = json.loads(capsys.readouterr().out)
+    assert said["code"] == INCOMPLETE
+    unseen = {one["name"]: one["detail"] for one in said["checks"] if one["ok"] is None}
+    assert says in unseen["ledger-statement"]
+    assert not any(one["ok"] is False for one in said["checks"])
+    assert main(arguments) == INCOMPLETE
+    assert capsys.readouterr().out.endswith("INCOMPLETE\n")
+
+
+def test_without_a_client_it_is_incomplete_too(
+    at_hand: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_client(*_: object) -> None:
+        raise NoRegionError
+
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    monkeypatch.setattr(aws, "client", no_client)
+    capsys.readouterr()
+    mark = fingerprint(der_of(at_hand.kms.key))
+    arguments = [f"evidence-{ROLLOUT}.tar.gz", "--fingerprint", mark, "--live", "--ledger", "bucket"]
+    assert main([*arguments, "--json"]) == INCOMPLETE
+    assert "NoRegionError" in str(json.loads(capsys.readouterr().out)["checks"])
+
+
+def test_a_registry_that_refuses_us_leaves_it_incomplete(world: EvidenceWorld) -> None:
+    """Who we are says nothing about what is there."""
+    world.registry = world.registry._replace(credentials=None)
+    verdict = look(world)
+    assert verdict.code == INCOMPLETE
+    assert {check.name for check in verdict.checks if check.ok is None} == {
+        "registry-binding", "registry-evidence", "registry-charts"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("form", ["archive", "envelope"])

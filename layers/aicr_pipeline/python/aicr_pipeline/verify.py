@@ -114,12 +114,20 @@ def _look_live(
     files: Mapping[str, bytes],
     options: argparse.Namespace,
 ) -> None:
+    from botocore.exceptions import BotoCoreError
+
     from aicr_pipeline.adapters import aws
     from aicr_pipeline.adapters.ledger import Ledger
     from aicr_pipeline.adapters.live_evidence import Live, look_live
     from aicr_pipeline.registry_access import open_repository
 
-    live = Live(Ledger(aws.client("s3"), options.ledger), open_repository, options.registry)
+    try:
+        s3 = aws.client("s3")
+    except BotoCoreError as error:
+        unread = aws.unread(error)
+        looks.unseen("ledger", unread.message if unread else type(error).__name__)
+        return
+    live = Live(Ledger(s3, options.ledger), open_repository, options.registry)
     copies = {
         path.removeprefix(layout.LEDGER): text
         for path, text in files.items()

@@ -4,8 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.adapters.registry import Repository
+from aicr_pipeline.adapters.registry_errors import DeniedError, TokenExpiredError
 from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.verify import Looks
@@ -87,6 +91,12 @@ def _at(looks: Looks, name: str, look: Callable[[], str]) -> None:
         looks.lacking(name, str(why))
     except TransientError as error:
         looks.unseen(name, error.message)
+    except (TokenExpiredError, DeniedError) as error:
+        # Who we are says nothing about what is there.
+        looks.unseen(name, error.message)
+    except (BotoCoreError, ClientError) as error:
+        unread = aws.unread(error)
+        looks.unseen(name, unread.message if unread else type(error).__name__)
     except (PipelineError, ValueError, RecursionError) as error:
         problem = getattr(error, "message", str(error))
         looks.at(name, lambda: _fail(problem))
