@@ -244,6 +244,23 @@ def test_pack_and_verify_by_the_command_line(
     assert main([file, "--fingerprint", mark, "--live", "--ledger", "bucket"]) == INVALID
 
 
+def test_a_plan_that_is_named_beside_an_archive_is_compared(
+    at_hand: EvidenceWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever names one wants to know whether that one was installed."""
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    mark = fingerprint(der_of(at_hand.kms.key))
+    arguments = [f"evidence-{ROLLOUT}.tar.gz", "--fingerprint", mark, "--plan", "p"]
+    right = at_hand.s3.objects[plan_key(at_hand.plan.desired_state_digest)]
+    (tmp_path / "p").write_bytes(right)
+    assert main(arguments) == VALID
+    for wrong in (b"", b"not a plan", right.replace(b"gpu-operator", b"gpu-operatos"), right + b" "):
+        (tmp_path / "p").write_bytes(wrong)
+        capsys.readouterr()
+        assert main(arguments) == INVALID
+        assert "FAIL plan-given" in capsys.readouterr().out
+
+
 def answered(code: str, status: int = 403) -> ClientError:
     return ClientError(
         {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
