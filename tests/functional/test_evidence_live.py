@@ -14,6 +14,7 @@ from aicr_pipeline.adapters.evidence_pack import collect
 from aicr_pipeline.adapters.live_evidence import Live, look_live
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Looks, Stop, Verdict
 from aicr_pipeline.errors import TransientError
@@ -33,7 +34,7 @@ from botocore.exceptions import (
 from local.registry import LocalRegistry, TokenIssuer
 from local.registry.store import MemoryStore
 from tests.evidence_world import ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of, repository_of
-from tests.unit.samples import sha
+from tests.unit.samples import refused, sha
 
 STORE = MemoryStore()
 
@@ -374,6 +375,62 @@ def test_what_does_not_hold_is_not_packed(
     at_hand.change(rollout_key(ROLLOUT, "report"), approvalBecause=["another"])
     assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 1
     assert "does not hold (documents)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+class WithLogs(EvidenceWorld):
+    """AICR's evidence names logs; what they are called is what pods and images are called."""
+
+    log = ""
+
+    def aicr_files(self, *given: Any, **named: Any) -> Any:
+        made = {name: content for name, (content, _) in super().aicr_files(*given, **named).items()}
+        name, text = f"phases/deployment/logs/{self.log}", b"all well"
+        manifest = json.loads(made["manifest.json"])
+        manifest["files"].append({"path": name, "sha256": sha256(text), "size": len(text)})
+        made |= {name: text, "manifest.json": json.dumps(manifest).encode()}
+        said = json.loads(made["statement.intoto.json"])
+        said["predicate"]["manifest"] |= {
+            "digest": sha256(made["manifest.json"]), "fileCount": len(manifest["files"])
+        }  # fmt: skip
+        made["statement.intoto.json"] = json.dumps(said).encode()
+        return {name: (content, 0o600) for name, content in made.items()}
+
+
+@pytest.mark.parametrize("log", ["-v.log", "a" * 150 + ".log"], ids=["dash", "long"])
+def test_whatever_may_be_bound_is_packed_and_verifies(
+    server: LocalRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str
+) -> None:
+    made = type("Logged", (WithLogs,), {"log": log})(server, f"logs-{sha(log)[7:15]}", Wish())
+    made.finish(made.bind())
+    file = tmp_path / "a.tar.gz"
+    _, mark = evidence_pack.write_archive(made.ledger, ROLLOUT, artifacts_of(made), None, file)
+    assert main([str(file), "--fingerprint", mark]) == VALID
+    assert "ok   aicr-evidence" in capsys.readouterr().out
+
+
+def test_what_could_not_be_read_again_is_not_written(
+    at_hand: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is verified is the file's own bytes, as whoever gets it reads them."""
+    for limit in ("MOST_FILES", "MOST_FILE_BYTES", "MOST_BYTES", "MOST_ARCHIVE_BYTES"):
+        with monkeypatch.context() as small:
+            small.setattr(layout, limit, 5)
+            with refused(Reason.PlanUnreadable, "cannot be packed"):
+                evidence_pack.write_archive(
+                    at_hand.ledger, ROLLOUT, artifacts_of(at_hand), None, tmp_path / "a"
+                )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_is_none_is_a_reason(at_hand: EvidenceWorld, tmp_path: Path) -> None:
+    for key in [key for key in at_hand.s3.objects if "/keys/" in key]:
+        at_hand.s3.objects[key] = b"no key"
+        with refused(Reason.PlanUnreadable, "neither PEM nor DER"):
+            evidence_pack.write_archive(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), None, tmp_path / "a")
+        del at_hand.s3.objects[key]
+    with refused(Reason.PlanUnreadable, "--key names: the public key is neither"):
+        evidence_pack.write_archive(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), b"", tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,10 +11,9 @@ from typing import Protocol
 from aicr_pipeline.adapters.referrers import attached
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES
+from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-
-_MOST_LAYER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def layer_of(manifest: bytes, reference: str) -> tuple[str, int]:
         raise PipelineError(
             Reason.AICRArtifactUnsupported, f"AICR's evidence {reference} is not an artifact of one layer."
         ) from None
-    if size > _MOST_LAYER_BYTES:
+    if size > MOST_LAYER_BYTES:
         raise PipelineError(Reason.ContentTooLarge, f"AICR's evidence {reference} has {size:,} bytes.")
     return digest, size
 

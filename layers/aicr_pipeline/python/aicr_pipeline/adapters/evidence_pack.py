@@ -102,12 +102,16 @@ def _key(ledger: LedgerReader, cluster: str, mark: str, current: Callable[[], by
     kept = ledger.get(layout.key_in_ledger(cluster, mark))
     if kept is not None:
         return kept
-    der = current()
-    if der is None or fingerprint(as_der(read_key(der))) != mark:
+    given = current()
+    try:
+        der = as_der(read_key(given)) if given is not None else None
+    except ValueError as error:
+        raise _missing(f"the file that --key names: {error}") from None
+    if der is None or fingerprint(der) != mark:
         raise _missing(
             f"the public key with fingerprint {mark} is not in the ledger; name the file that holds it: --key"
         )
-    return pem(as_der(read_key(der)))
+    return pem(der)
 
 
 def _aicr(
