@@ -397,7 +397,7 @@ class WithLogs(EvidenceWorld):
         return {name: (content, 0o600) for name, content in made.items()}
 
 
-@pytest.mark.parametrize("log", ["-v.log", "a" * 150 + ".log"], ids=["dash", "long"])
+@pytest.mark.parametrize("log", ["-v.log", "a" * 95 + ".log"], ids=["dash", "long"])
 def test_whatever_may_be_bound_is_packed_and_verifies(
     server: LocalRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str
 ) -> None:

@@ -40,6 +40,7 @@ from tests.unit.qualified import (
 )
 from tests.unit.samples import plan, sha
 from tests.unit.test_dsse import DER, PEM
+from tests.unit.test_evidence import REFERENCE
 
 
 @pytest.fixture
@@ -148,6 +149,7 @@ def test_a_bypassed_rollout_of_the_same_plan(run: Run, folder: Path) -> None:
     bypassed = stated(**{
         "approval.identity": "bypass", "rollout.name": "demo-12345678-2", "qualifying": False,
         "notQualifyingBecause": ["approval was bypassed: nobody was asked"],
+        "aicrEvidence.reference": REFERENCE.replace("1-1@", "2-1@") + sha("e"),
     })  # fmt: skip
     key = put_bound(folder, seal(bypassed), "demo-12345678-2")
     made = told(run)
