@@ -30,6 +30,7 @@ from botocore.exceptions import (
     NoRegionError,
     ReadTimeoutError,
 )
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from local.registry import LocalRegistry, TokenIssuer
 from local.registry.store import MemoryStore
@@ -111,6 +112,22 @@ def without(folder: str) -> Callable[[EvidenceWorld], None]:
     return act
 
 
+def other_content(folder: str) -> Callable[[EvidenceWorld], None]:
+    """A registry that says one digest and serves other bytes."""
+
+    def act(world: EvidenceWorld) -> None:
+        for key, (text, kind) in list(STORE._manifests.items()):
+            if key[0].startswith(f"{world.prefix}/{folder}"):
+                STORE._manifests[key] = (text + b" ", kind)
+
+    return act
+
+
+def other_layer(world: EvidenceWorld) -> None:
+    for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/evidence/{ROLLOUT}-1"]:
+        STORE._blobs[key] = b"x" * len(STORE._blobs[key])
+
+
 def other_binding(world: EvidenceWorld) -> None:
     without(f"evidence/{ROLLOUT}-binding")(world)
     world.push({"x": (b"x", 0o600)}, f"evidence/{ROLLOUT}-binding", "binding")
@@ -131,7 +148,10 @@ def other_binding(world: EvidenceWorld) -> None:
         (without(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (other_binding, "registry-binding"),
         (without(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (other_content(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (other_layer, "registry-evidence"),
         (without("charts/gpu-operator"), "registry-charts"),
+        (other_content("charts/gpu-operator"), "registry-charts"),
     ],
 )  # fmt: skip
 def test_what_is_gone_or_another_fails(
@@ -145,6 +165,52 @@ def test_what_is_gone_or_another_fails(
         look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live)
     verdict = looks.verdict(None)
     assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+def not_attached(world: EvidenceWorld) -> None:
+    for key, (text, _) in list(STORE._manifests.items()):
+        if key[0] == f"{world.prefix}/evidence/{ROLLOUT}-1" and b'"subject"' in text:
+            del STORE._manifests[key]
+            STORE._tags = {tag: digest for tag, digest in STORE._tags.items() if digest != key[1]}
+
+
+def attached_by_another(world: EvidenceWorld) -> None:
+    not_attached(world)
+    other = ec.derive_private_key(7, ec.SECP256R1())
+    statement = world.aicr_files()["statement.intoto.json"][0]
+    world.attach(world.signature(statement, other), f"evidence/{ROLLOUT}-1")
+
+
+def other_kept_key(world: EvidenceWorld) -> None:
+    world.s3.objects[kept_key(world)] = der_of(ec.derive_private_key(7, ec.SECP256R1()))
+
+
+def kept_key(world: EvidenceWorld) -> str:
+    return layout.key_in_ledger("demo", fingerprint(der_of(world.aicr_key)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (not_attached, "the signature of AICR's evidence"),
+        (attached_by_another, "not signed by the key"),
+        (lambda world: world.s3.objects.pop(kept_key(world)), "is not in the ledger"),
+        (other_kept_key, "is another key"),
+        (lambda world: None, ""),
+    ],
+    ids=["not attached", "another's", "no key", "another key", "all there"],
+)
+def test_aicrs_signature_is_still_attached(
+    server: LocalRegistry, request: pytest.FixtureRequest, spoil: Callable[[EvidenceWorld], Any], says: str
+) -> None:
+    prefix = f"live-{sha(request.node.name)[7:17]}"
+    made = EvidenceWorld(server, prefix, Wish(charts=True, aicr_key="EC"))
+    made.finish(made.bind())
+    spoil(made)
+    verdict = look(made)
+    found = {check.name: check for check in verdict.checks}["registry-evidence"]
+    assert (verdict.code, found.ok) == ((INVALID, False) if says else (VALID, True)), verdict.checks
+    assert (says or f"its signature by {fingerprint(der_of(made.aicr_key))}") in found.detail
 
 
 def stopped(world: EvidenceWorld) -> None:

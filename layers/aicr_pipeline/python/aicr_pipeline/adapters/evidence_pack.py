@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, AicrArtifacts
+from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, AicrArtifacts, valid_signature
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.decide import evidence_archive as layout
-from aicr_pipeline.decide.aicr_signature import verify_key_signature
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_envelope, read_key
 from aicr_pipeline.decide.unpack import unpack
@@ -134,14 +133,12 @@ def _aicr(
 def _bundle(artifact: AicrArtifact, bound: BoundAicrEvidence, key: bytes) -> bytes:
     """The one that is by the key: whoever may push can attach others beside it."""
     files = unpack(artifact.layer, "AICR's evidence")
-    statement = files.get("statement.intoto.json", b"")
-    inside = [(files["attestation.intoto.jsonl"], None)] if "attestation.intoto.jsonl" in files else []
-    for bundle, about in [*((bundle, bound.digest) for bundle in artifact.bundles), *inside]:
-        try:
-            verify_key_signature(bundle, statement, public_der(key), about)
-        except PipelineError:
-            continue
-        return bundle
+    try:
+        found = valid_signature(artifact.bundles, files, bound.digest, public_der(key))
+    except (PipelineError, ValueError):
+        found = None
+    if found is not None:
+        return found[1]
     raise _missing(f"the signature of AICR's evidence {bound.reference} is not in the registry any more")
 
 

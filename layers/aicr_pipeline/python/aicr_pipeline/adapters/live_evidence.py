@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from botocore.exceptions import BotoCoreError, ClientError
 
 from aicr_pipeline.adapters import aws
+from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, RegistryArtifacts, valid_signature
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.adapters.registry_errors import DeniedError, TokenExpiredError
 from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.dsse import fingerprint, public_der
+from aicr_pipeline.decide.evidence_archive import key_in_ledger
+from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.verify import Looks
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.base import parse
@@ -40,7 +44,7 @@ def look_live(
     looks: Looks,
     sealed: bytes,
     binding: Binding,
-    fingerprint: str,
+    mark: str,
     live: Live,
     copies: Mapping[str, bytes] | None = None,
 ) -> None:
@@ -60,7 +64,7 @@ def look_live(
     Stop
         At the first that fails.
     """
-    found = _Live(sealed, binding, fingerprint, live, copies or {})
+    found = _Live(sealed, binding, mark, live, copies or {})
     for name, look in (
         ("ledger-statement", found.statement),
         ("ledger-pointer", found.pointer),
@@ -110,9 +114,9 @@ def _fail(problem: str) -> tuple[None, str]:
 
 class _Live:
     def __init__(
-        self, sealed: bytes, binding: Binding, fingerprint: str, live: Live, copies: Mapping[str, bytes]
+        self, sealed: bytes, binding: Binding, mark: str, live: Live, copies: Mapping[str, bytes]
     ) -> None:
-        self.sealed, self.binding, self.fingerprint, self.live = sealed, binding, fingerprint, live
+        self.sealed, self.binding, self.mark, self.live = sealed, binding, mark, live
         self.copies = copies
         self.name = binding.rollout.name
         hexes = sha256(sealed).removeprefix("sha256:")
@@ -134,7 +138,7 @@ class _Live:
         pointer = json.loads(text)
         if not isinstance(pointer, dict) or pointer.get("key") != self.key:
             raise ValueError(f"{key} names another statement: this one is not the rollout's binding")
-        if pointer.get("fingerprint") != self.fingerprint:
+        if pointer.get("fingerprint") != self.mark:
             raise ValueError(f"{key} names another key than the one that signed")
         return f"{key} names it, and the key"
 
@@ -192,10 +196,30 @@ class _Live:
         bound = self.binding.aicr_evidence
         if bound is None:
             return "there is none: validation was Disabled"
-        address, _, digest = bound.reference.partition("@")
-        if self.live.repository(address).head_manifest(digest) != bound.digest:
+        artifact = RegistryArtifacts(self.live.repository).get(bound.reference, signed=bound.signed)
+        if artifact is None:
             raise ValueError(f"AICR's evidence {bound.reference} is not in the registry")
-        return f"AICR's evidence {bound.digest} is there"
+        if sha256(artifact.manifest) != bound.digest:
+            raise ValueError(f"AICR's evidence {bound.reference} is another artifact")
+        if not bound.signed:
+            return f"AICR's evidence {bound.digest} is there"
+        return f"AICR's evidence {bound.digest} is there, and so is its signature by {self._signer(artifact)}"
+
+    def _signer(self, artifact: AicrArtifact) -> str:
+        """The key that AICR's signature, as it is attached today, is by."""
+        bound = self.binding.aicr_evidence
+        mark = str(bound.key_fingerprint) if bound else ""
+        kept = key_in_ledger(self.binding.cluster, mark)
+        key = self.live.ledger.get(kept)
+        if key is None:
+            raise ValueError(f"the key that AICR signed with, {kept}, is not in the ledger")
+        der = public_der(key)
+        if bound is None or fingerprint(der) != mark:
+            raise ValueError(f"{kept} is another key than the one that AICR signed with")
+        files = unpack(artifact.layer, "AICR's evidence")
+        if valid_signature(artifact.bundles, files, bound.digest, der) is None:
+            raise ValueError(f"the signature of AICR's evidence {bound.reference} is not in the registry")
+        return mark
 
     def charts(self) -> str:
         prefix = self._prefix()
@@ -203,7 +227,8 @@ class _Live:
         for release in plan.desired_state.releases:
             address = f"{prefix}/{release.repository}"
             digest = release.chart.manifest_digest
-            if self.live.repository(address).head_manifest(digest) != digest:
+            # Its bytes are hashed on the way: what a registry says of a digest proves nothing.
+            if self.live.repository(address).get_manifest(digest) is None:
                 raise ValueError(f"chart {address}@{digest} is not in the registry")
         return f"{len(plan.desired_state.releases)} charts are there, each by its digest"
 
