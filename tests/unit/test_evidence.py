@@ -562,7 +562,7 @@ def changed(path: str, value: Any) -> bytes:
         ("predicate.aicrVersion", "v9.9.9", "plan"),
         ("predicate.validatorImages", ["other@" + sha("other")], "plan"),
         ("predicate.plan.recipe", "another", "plan"),
-        ("predicate.plan.resolvedBy", None, "statement"),
+        ("predicate.plan.resolvedBy", 7, "statement"),
         ("predicate.releases.0.namespace", "elsewhere", "plan"),
         ("predicate.releases.0.chart", "another", "plan"),
         ("predicate.releases.0.version", "9.9.9", "plan"),

@@ -12,16 +12,12 @@ from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_envelope, read_key
 from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.verify import pem
+from aicr_pipeline.decide.verify_archive import EARLIER_RECORDS, LATER_RECORDS
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, Statement
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
-
-#: Of evidence of earlier versions, which names no records: what there may be.
-_EARLIER = ("rollout", "report", "request", "decision", "bypass", "validation")
-#: After the statement was signed.
-_LATER = ("binding", "outcome", "revocation")
 
 
 def collect(
@@ -90,7 +86,7 @@ def _records(ledger: LedgerReader, binding: Binding) -> Iterable[tuple[str, byte
                 yield key, _get(ledger, key, "a record that the statement names")
     else:
         yield (key := plan_key(binding.plan.digest)), _get(ledger, key, "the plan")
-    found = _LATER if binding.documents is not None else (*_EARLIER, *_LATER)
+    found = LATER_RECORDS if binding.documents is not None else (*EARLIER_RECORDS, *LATER_RECORDS)
     for key in (rollout_key(name, part) for part in found):
         text = ledger.get(key)
         if text is not None:

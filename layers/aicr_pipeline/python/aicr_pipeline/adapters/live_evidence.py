@@ -143,7 +143,9 @@ class _Live:
         return f"{key} names it, and the key"
 
     def documents(self) -> str:
-        documents = self.binding.documents or {}
+        documents = self.binding.documents
+        if documents is None:
+            raise _Unseen("evidence of an earlier version, which names no records")
         for key, want in documents.items():
             found = self.live.ledger.get(key)
             if found is None:

@@ -32,6 +32,8 @@ from aicr_pipeline.model.plan import Plan
 
 T = TypeVar("T")
 
+#: Of evidence of earlier versions, which never qualifies.
+RESOLVE_NOT_RECORDED = "the resolve that wrote the plan is not recorded"
 VALID, NOT_ENOUGH, INVALID, INCOMPLETE = 0, 1, 2, 3
 
 
@@ -127,7 +129,9 @@ class Looks:
         if not require_qualifying:
             return
         # Of earlier versions: they said nothing about what is missing there.
-        absent = unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_)
+        absent = [*unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_)]
+        if binding.plan.resolved_by is None:
+            absent.insert(0, RESOLVE_NOT_RECORDED)
         why = "; ".join(binding.not_qualifying_because) or "; ".join(absent)
         if why:
             self.lacking("qualifying", why)

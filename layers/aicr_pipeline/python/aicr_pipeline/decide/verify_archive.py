@@ -50,6 +50,10 @@ from aicr_pipeline.model.rollout import (
 
 Files = Mapping[str, bytes]
 
+#: Of evidence of earlier versions, which names no records: what there may be.
+EARLIER_RECORDS = ("rollout", "report", "request", "decision", "bypass", "validation")
+#: Written after the statement was signed.
+LATER_RECORDS = ("binding", "outcome", "revocation")
 #: Named by the statement, and not in the archive: they hold the names of nodes.
 _LEFT_OUT = "/snapshot.yaml"
 
@@ -109,7 +113,7 @@ def check_documents(files: Files, binding: Binding) -> int:
         if sha256(found) != want:
             raise ValueError(f"{layout.LEDGER}{key} is not the record that the statement names")
     name = binding.rollout.name
-    free = {layout.LEDGER + rollout_key(name, part) for part in ("binding", "outcome", "revocation")}
+    free = {layout.LEDGER + rollout_key(name, part) for part in LATER_RECORDS}
     strangers = sorted(
         path
         for path in files
@@ -135,6 +139,11 @@ def _check_known(files: Files, binding: Binding) -> str:
         known |= {layout.AICR_MANIFEST, layout.AICR_LAYER}
         known |= {layout.AICR_SIGNATURE, layout.AICR_KEY} if aicr.signed else set()
         folders = (layout.LEDGER, layout.AICR_FILES)
+    if binding.documents is None:
+        parts = (*EARLIER_RECORDS, *LATER_RECORDS)
+        keys = [rollout_key(binding.rollout.name, part) for part in parts]
+        known |= {layout.LEDGER + key for key in (plan_key(binding.plan.digest), *keys)}
+        folders = folders[1:]
     strangers = sorted(path for path in files if path not in known and not path.startswith(folders))
     if strangers:
         raise ValueError(f"{strangers[0]} is no file of an archive of this statement")
@@ -155,11 +164,12 @@ class _Look:
         looks.at("files", lambda: (None, _check_known(self.files, binding)))
         looks.at("split", lambda: (None, self._split()))
         self._readme()
+        key = plan_key(binding.plan.digest)
         if binding.documents is None:
+            looks.at("plan", lambda: check_plan(self.signed.statement, self._record(key)))
             looks.unseen("documents", "evidence of an earlier version, which names no records")
             return
         looks.at("documents", lambda: (None, f"{check_documents(self.files, binding)} records are as signed"))
-        key = plan_key(binding.plan.digest)
         plan = looks.at("plan", lambda: check_plan(self.signed.statement, self._record(key)))
         looks.at("records", lambda: (None, self._records(plan)))
         if binding.validation.mode == "Required":
