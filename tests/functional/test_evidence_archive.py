@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from aicr_pipeline.adapters.evidence_pack import collect
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.archive_files import check_documents
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
-from aicr_pipeline.decide.verify_archive import check_documents, verify_archive
+from aicr_pipeline.decide.verify_archive import verify_archive
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key

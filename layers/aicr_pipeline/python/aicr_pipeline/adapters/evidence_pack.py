@@ -8,11 +8,11 @@ from typing import Any
 from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, AicrArtifacts, valid_signature
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.archive_files import EARLIER_RECORDS, LATER_RECORDS
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_envelope, read_key
 from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.verify import pem
-from aicr_pipeline.decide.verify_archive import EARLIER_RECORDS, LATER_RECORDS
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, Statement
 from aicr_pipeline.model.plan import plan_key

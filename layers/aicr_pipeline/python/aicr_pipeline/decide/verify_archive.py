@@ -15,6 +15,7 @@ from aicr_pipeline.decide.aicr_evidence import (
     read_aicr_evidence,
 )
 from aicr_pipeline.decide.aicr_signature import verify_key_signature
+from aicr_pipeline.decide.archive_files import check_documents, check_known
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
@@ -33,7 +34,7 @@ from aicr_pipeline.decide.verify import (
 )
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import DocumentT, parse
-from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, BoundApproval
+from aicr_pipeline.model.evidence import BoundAicrEvidence, BoundApproval
 from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
@@ -49,13 +50,6 @@ from aicr_pipeline.model.rollout import (
 )
 
 Files = Mapping[str, bytes]
-
-#: Of evidence of earlier versions, which names no records: what there may be.
-EARLIER_RECORDS = ("rollout", "report", "request", "decision", "bypass", "validation")
-#: Written after the statement was signed.
-LATER_RECORDS = ("binding", "outcome", "revocation")
-#: Named by the statement, and not in the archive: they hold the names of nodes.
-_LEFT_OUT = "/snapshot.yaml"
 
 
 def verify_archive(
@@ -95,61 +89,6 @@ def look_at_archive(
     return signed
 
 
-def check_documents(files: Files, binding: Binding) -> int:
-    """How many records are there and are what the statement says.
-
-    Raises
-    ------
-    ValueError
-        Naming one that is missing or another, or one that the statement does not name.
-    """
-    documents = binding.documents or {}
-    for key, want in documents.items():
-        if key.endswith(_LEFT_OUT):
-            continue
-        found = files.get(layout.LEDGER + key)
-        if found is None:
-            raise ValueError(f"{layout.LEDGER}{key} is missing; the statement names it")
-        if sha256(found) != want:
-            raise ValueError(f"{layout.LEDGER}{key} is not the record that the statement names")
-    name = binding.rollout.name
-    free = {layout.LEDGER + rollout_key(name, part) for part in LATER_RECORDS}
-    strangers = sorted(
-        path
-        for path in files
-        if path.startswith(layout.LEDGER)
-        and path not in free
-        and (path[len(layout.LEDGER) :] not in documents or path.endswith(_LEFT_OUT))
-    )
-    if strangers:
-        raise ValueError(f"{strangers[0]} is there, but the statement does not name it, or it is left out")
-    return len(documents)
-
-
-def _check_known(files: Files, binding: Binding) -> str:
-    """Every file is one that a check looks at: what nobody looks at says nothing, and may say anything.
-
-    The records are held against the statement by ``check_documents``.
-    """
-    known = {layout.README, layout.SUMS, layout.ENVELOPE, layout.PAYLOAD, layout.SIGNATURE, layout.PAE}
-    known.add(layout.PUBLIC_KEY)
-    folders: tuple[str, ...] = (layout.LEDGER,)
-    aicr = binding.aicr_evidence
-    if aicr is not None and binding.validation.mode == "Required":
-        known |= {layout.AICR_MANIFEST, layout.AICR_LAYER}
-        known |= {layout.AICR_SIGNATURE, layout.AICR_KEY} if aicr.signed else set()
-        folders = (layout.LEDGER, layout.AICR_FILES)
-    if binding.documents is None:
-        parts = (*EARLIER_RECORDS, *LATER_RECORDS)
-        keys = [rollout_key(binding.rollout.name, part) for part in parts]
-        known |= {layout.LEDGER + key for key in (plan_key(binding.plan.digest), *keys)}
-        folders = folders[1:]
-    strangers = sorted(path for path in files if path not in known and not path.startswith(folders))
-    if strangers:
-        raise ValueError(f"{strangers[0]} is no file of an archive of this statement")
-    return f"{len(files)} files, each of a known place"
-
-
 class _Look:
     """Everything that is checked once the signature holds."""
 
@@ -161,7 +100,7 @@ class _Look:
     def all(self) -> None:
         """Every check, in order."""
         looks, binding = self.looks, self.binding
-        looks.at("files", lambda: (None, _check_known(self.files, binding)))
+        looks.at("files", lambda: (None, check_known(self.files, binding)))
         looks.at("split", lambda: (None, self._split()))
         self._readme()
         key = plan_key(binding.plan.digest)
