@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 
 from tests.browser.conftest import PHONE, WIDE, Browser
 from tests.npm import installed
-from tests.unit.qualified import PIPELINE, RUNNING, TUPLE, bare, put_evidence, qualified, seal
+from tests.unit.qualified import PIPELINE, RUNNING, TUPLE, bare, put_bound, put_evidence, qualified, seal
 from tests.unit.samples import sha
 
 
@@ -27,7 +27,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         "kernels": ["x"],
     }
     hostile["predicate"]["boundAt"] = "2026-01-02T10:00:00.000Z"
-    put_evidence(folder, seal(hostile))
+    put_bound(folder, seal(hostile))
     put_evidence(folder, b"{}")
     monkeypatch.chdir(folder)
     arguments = ["--from", ".", "--key", "key.der", "--release", "release.json", "--html", "page.html"]

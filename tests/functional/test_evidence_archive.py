@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from aicr_pipeline.adapters.evidence_pack import collect
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.archive_files import check_documents
+from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
-from aicr_pipeline.decide.verify_archive import check_documents, verify_archive
+from aicr_pipeline.decide.verify_archive import verify_archive
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
@@ -24,7 +26,7 @@ from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.signer import SSlibKey
 
 from local.registry import LocalRegistry, TokenIssuer
-from tests.auditor import run
+from tests.auditor import commands, run
 from tests.evidence_world import DEADLINE, ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of
 from tests.unit.samples import refused, sha
 
@@ -83,8 +85,9 @@ def test_every_check_is_named(world: EvidenceWorld, files: dict[str, bytes]) -> 
     assert time.process_time() - began < 1
     assert verdict.code == VALID, [check for check in verdict.checks if not check.ok]
     assert [check.name for check in verdict.checks] == [
-        "sums", "key", "envelope", "signature", "statement", "subjects", "split", "documents", "plan",
-        "records", "validation", "aicr-evidence", "aicr-signature", "pointer", "end", "outcome", "qualifying",
+        "sums", "key", "envelope", "signature", "statement", "subjects", "files", "split", "readme",
+        "documents", "plan", "records", "validation", "aicr-evidence", "aicr-signature", "pointer", "end",
+        "outcome", "qualifying",
     ]  # fmt: skip
     said = {check.name: check.detail for check in verdict.checks}
     assert said["aicr-signature"].startswith("UNSIGNED")
@@ -113,6 +116,19 @@ def test_without_a_pin_it_is_incomplete(world: EvidenceWorld, files: dict[str, b
     assert look(world, files, fingerprints=(), key=files[layout.PUBLIC_KEY]).code == VALID
     other = look(world, files, fingerprints=["0" * 64])
     assert (other.code, failed(other)) == (INVALID, "key")
+
+
+@pytest.mark.parametrize(
+    "pin",
+    [{"key": b""}, {"key": b"\n"}, {"fingerprints": [""]}, {"key": b"", "fingerprints": [""]}],
+    ids=["empty key", "blank key", "empty fingerprint", "both"],
+)
+def test_an_empty_pin_is_none_that_fits(
+    world: EvidenceWorld, files: dict[str, bytes], pin: dict[str, Any]
+) -> None:
+    """What was named and holds nothing is never the archive's own key."""
+    verdict = look(world, files, **({"fingerprints": ()} | pin))
+    assert (verdict.code, failed(verdict)) == (INVALID, "key")
 
 
 @pytest.mark.parametrize(
@@ -280,6 +296,55 @@ def test_a_record_that_the_statement_does_not_name(
     assert (verdict.code, failed(verdict)) == (INVALID, "documents")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "approval-by-the-ciso.pdf", "READ.me", "aicr/extra.json", "aicr/filesystem.json", "notes/x",
+        layout.AICR_SIGNATURE, layout.AICR_KEY,
+    ],
+)  # fmt: skip
+def test_a_file_that_no_archive_has(world: EvidenceWorld, files: dict[str, bytes], name: str) -> None:
+    """Also a signature, of evidence that is unsigned: nothing would look at it."""
+    verdict = look(world, summed({**files, name: b"{}"}))
+    assert (verdict.code, failed(verdict)) == (INVALID, "files")
+
+
+def test_a_snapshot_is_left_out(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    """The statement names it, and none in an archive would be looked at."""
+    verdict = look(world, summed({**files, f"{ROLLOUTS}snapshot.yaml": world.snapshot()}))
+    assert (verdict.code, failed(verdict)) == (INVALID, "documents")
+
+
+def test_aicrs_files_where_validation_was_disabled(server: LocalRegistry, files: dict[str, bytes]) -> None:
+    made = EvidenceWorld(server, "none-of-aicr", Wish(validation="Disabled"))
+    made.finish(made.bind())
+    theirs = {name: text for name, text in files.items() if name.startswith("aicr/")}
+    verdict = look(made, summed({**pack(made), **theirs}))
+    assert (verdict.code, failed(verdict)) == (INVALID, "files")
+
+
+def test_a_readme_that_somebody_changed(world: EvidenceWorld, files: dict[str, bytes]) -> None:
+    for text in (b"", b"# run: true\n", files[layout.README].replace(b"-verify", b"-prverify")):
+        verdict = look(world, summed({**files, layout.README: text}))
+        assert verdict.code == INCOMPLETE
+        assert [check.name for check in verdict.checks if not check.ok] == ["readme"]
+    without = {name: text for name, text in files.items() if name != layout.README}
+    assert look(world, summed(without)).code == INCOMPLETE
+
+
+def test_the_page_has_the_readmes_lines(server: LocalRegistry, files: dict[str, bytes]) -> None:
+    """An auditor takes them from there: whoever changed an archive may have changed those in it."""
+    page = commands((Path(__file__).parents[2] / "docs" / "evidence.md").read_text())
+    binding = Statement.model_validate_json(files[layout.PAYLOAD]).predicate
+    assert binding.aicr_evidence is not None
+    signed = binding.aicr_evidence.model_copy(update={"signed": True, "key_fingerprint": "0" * 64})
+    whole = readme(binding.model_copy(update={"aicr_evidence": signed}), "1" * 64, [])
+    assert commands(whole.decode()) == page
+    for aicr in (binding.aicr_evidence, None):
+        part = readme(binding.model_copy(update={"aicr_evidence": aicr}), "2" * 64, [])
+        assert page.startswith(commands(part.decode())), "the last steps only where there is what they check"
+
+
 def test_a_pointer_or_outcome_of_something_else(world: EvidenceWorld, files: dict[str, bytes]) -> None:
     for name, field, check in (
         ("binding", "key", "pointer"),
@@ -405,6 +470,37 @@ def test_evidence_that_aicr_signed(server: LocalRegistry, tmp_path: Path, kind: 
     assert done.stdout.count("Verified OK") == 2
     assert mark in done.stdout
     assert "is not signed by AICR" not in files[layout.README].decode()
+    for number, forged in enumerate(signed_otherwise(made, files, kind, other)):
+        assert run(write(summed({**files, **forged}), tmp_path / str(number))).returncode != 0, number
+
+
+def signed_otherwise(
+    made: EvidenceWorld, files: dict[str, bytes], kind: str, other: Any
+) -> Iterator[dict[str, bytes]]:
+    """Good signatures, which are not AICR's of this artifact: a test of the README's lines."""
+    statement = files[f"{layout.AICR_FILES}statement.intoto.json"]
+    yield {
+        layout.AICR_SIGNATURE: made.signature(statement, other),
+        layout.AICR_KEY: pem(der_of(other)),
+    }
+    if kind == "RSA":
+        return
+    digest, made.evidence_digest = made.evidence_digest, sha("another")
+    try:
+        # About another artifact; the digest that it ought to be about stands elsewhere in it.
+        elsewhere = json.loads(statement) | {"note": digest}
+        yield {layout.AICR_SIGNATURE: made.signature(statement, made.aicr_key)}
+        yield {layout.AICR_SIGNATURE: made.signature(json.dumps(elsewhere).encode(), made.aicr_key)}
+    finally:
+        made.evidence_digest = digest
+    twisted = json.loads(statement)
+    twisted["predicate"]["manifest"]["digest"] = sha("another")
+    yield {layout.AICR_SIGNATURE: made.signature(json.dumps(twisted).encode(), made.aicr_key)}
+
+
+@pytest.mark.parametrize("name", ["more.txt", "aicr/more.json", ".hidden", "ledger/SHA256SUMS"])
+def test_the_readmes_lines_see_what_was_added(files: dict[str, bytes], tmp_path: Path, name: str) -> None:
+    assert run(write({**files, name: b"x"}, tmp_path)).returncode != 0
 
 
 def test_unsigned_evidence_says_so_everywhere(world: EvidenceWorld, files: dict[str, bytes]) -> None:

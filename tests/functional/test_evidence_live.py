@@ -14,18 +14,28 @@ from aicr_pipeline.adapters.evidence_pack import collect
 from aicr_pipeline.adapters.live_evidence import Live, look_live
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
-from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, VALID, Looks, Stop, Verdict
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Looks, Stop, Verdict
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.evidence import Statement
+from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.verify import main
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    ReadTimeoutError,
+)
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from local.registry import LocalRegistry, TokenIssuer
 from local.registry.store import MemoryStore
 from tests.evidence_world import ROLLOUT, EvidenceWorld, Wish, artifacts_of, der_of, repository_of
-from tests.unit.samples import sha
+from tests.unit.samples import refused, sha
 
 STORE = MemoryStore()
 
@@ -44,12 +54,12 @@ def world(server: LocalRegistry, request: pytest.FixtureRequest) -> EvidenceWorl
     return made
 
 
-def look(world: EvidenceWorld, **more: Any) -> Verdict:
+def look(world: EvidenceWorld, copies: Any = None, **more: Any) -> Verdict:
     looks, sealed = Looks(), envelope(world)
     binding = Statement.model_validate_json(read_envelope(sealed).payload).predicate
     live = Live(world.ledger, repository_of(world), **more)
     try:
-        look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live)
+        look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live, copies)
     except Stop:
         return looks.verdict(None)
     return looks.verdict(binding)
@@ -71,8 +81,8 @@ def test_everything_stands(world: EvidenceWorld) -> None:
     verdict = look(world)
     assert verdict.code == VALID, verdict.checks
     assert [check.name for check in verdict.checks] == [
-        "ledger-statement", "ledger-pointer", "ledger-documents", "registry-binding", "registry-evidence",
-        "registry-charts",
+        "ledger-statement", "ledger-pointer", "ledger-documents", "ledger-revocation", "ledger-end",
+        "registry-binding", "registry-evidence", "registry-charts",
     ]  # fmt: skip
 
 
@@ -102,6 +112,22 @@ def without(folder: str) -> Callable[[EvidenceWorld], None]:
     return act
 
 
+def other_content(folder: str) -> Callable[[EvidenceWorld], None]:
+    """A registry that says one digest and serves other bytes."""
+
+    def act(world: EvidenceWorld) -> None:
+        for key, (text, kind) in list(STORE._manifests.items()):
+            if key[0].startswith(f"{world.prefix}/{folder}"):
+                STORE._manifests[key] = (text + b" ", kind)
+
+    return act
+
+
+def other_layer(world: EvidenceWorld) -> None:
+    for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/evidence/{ROLLOUT}-1"]:
+        STORE._blobs[key] = b"x" * len(STORE._blobs[key])
+
+
 def other_binding(world: EvidenceWorld) -> None:
     without(f"evidence/{ROLLOUT}-binding")(world)
     world.push({"x": (b"x", 0o600)}, f"evidence/{ROLLOUT}-binding", "binding")
@@ -117,10 +143,15 @@ def other_binding(world: EvidenceWorld) -> None:
         (gone(rollout_key(ROLLOUT, "report")), "ledger-documents"),
         (lambda w: w.change(rollout_key(ROLLOUT, "decision"), reason="another"), "ledger-documents"),
         (gone(f"rollouts/{ROLLOUT}/snapshot.yaml"), "ledger-documents"),
+        (lambda w: w.change(rollout_key(ROLLOUT, "outcome"), rollout="demo-12345678-9"), "ledger-end"),
+        (lambda w: w.change(rollout_key(ROLLOUT, "outcome"), evidence="another"), "ledger-end"),
         (without(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (other_binding, "registry-binding"),
         (without(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (other_content(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (other_layer, "registry-evidence"),
         (without("charts/gpu-operator"), "registry-charts"),
+        (other_content("charts/gpu-operator"), "registry-charts"),
     ],
 )  # fmt: skip
 def test_what_is_gone_or_another_fails(
@@ -134,6 +165,92 @@ def test_what_is_gone_or_another_fails(
         look_live(looks, sealed, binding, fingerprint(der_of(world.kms.key)), live)
     verdict = looks.verdict(None)
     assert (verdict.code, failed(verdict)) == (INVALID, check)
+
+
+def not_attached(world: EvidenceWorld) -> None:
+    for key, (text, _) in list(STORE._manifests.items()):
+        if key[0] == f"{world.prefix}/evidence/{ROLLOUT}-1" and b'"subject"' in text:
+            del STORE._manifests[key]
+            STORE._tags = {tag: digest for tag, digest in STORE._tags.items() if digest != key[1]}
+
+
+def attached_by_another(world: EvidenceWorld) -> None:
+    not_attached(world)
+    other = ec.derive_private_key(7, ec.SECP256R1())
+    statement = world.aicr_files()["statement.intoto.json"][0]
+    world.attach(world.signature(statement, other), f"evidence/{ROLLOUT}-1")
+
+
+def other_kept_key(world: EvidenceWorld) -> None:
+    world.s3.objects[kept_key(world)] = der_of(ec.derive_private_key(7, ec.SECP256R1()))
+
+
+def kept_key(world: EvidenceWorld) -> str:
+    return layout.key_in_ledger("demo", fingerprint(der_of(world.aicr_key)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (not_attached, "the signature of AICR's evidence"),
+        (attached_by_another, "not signed by the key"),
+        (lambda world: world.s3.objects.pop(kept_key(world)), "is not in the ledger"),
+        (other_kept_key, "is another key"),
+        (lambda world: None, ""),
+    ],
+    ids=["not attached", "another's", "no key", "another key", "all there"],
+)
+def test_aicrs_signature_is_still_attached(
+    server: LocalRegistry, request: pytest.FixtureRequest, spoil: Callable[[EvidenceWorld], Any], says: str
+) -> None:
+    prefix = f"live-{sha(request.node.name)[7:17]}"
+    made = EvidenceWorld(server, prefix, Wish(charts=True, aicr_key="EC"))
+    made.finish(made.bind())
+    spoil(made)
+    verdict = look(made)
+    found = {check.name: check for check in verdict.checks}["registry-evidence"]
+    assert (verdict.code, found.ok) == ((INVALID, False) if says else (VALID, True)), verdict.checks
+    assert (says or f"its signature by {fingerprint(der_of(made.aicr_key))}") in found.detail
+
+
+def stopped(world: EvidenceWorld) -> None:
+    who = {"by": "kim", "identity": "link", "issuer": "i", "reason": "no", "at": "2026-01-01T13:00:00.000Z"}
+    world.put(rollout_key(ROLLOUT, "revocation"), {"rollout": ROLLOUT, **who})
+
+
+def ended(outcome: str, reason: str) -> Callable[[EvidenceWorld], None]:
+    def act(world: EvidenceWorld) -> None:
+        world.change(rollout_key(ROLLOUT, "outcome"), outcome=outcome, reason=reason, evidence=None)
+
+    return act
+
+
+#: A rollout that did not succeed, whatever its statement says; which check says so, and the verdict.
+NOT_A_SUCCESS = [
+    pytest.param(stopped, "ledger-revocation", NOT_ENOUGH, id="stopped"),
+    pytest.param(ended("Failed", "RolloutFailed"), "ledger-end", NOT_ENOUGH, id="failed"),
+    pytest.param(ended("Revoked", "RolloutRevoked"), "ledger-end", NOT_ENOUGH, id="revoked"),
+    pytest.param(gone(rollout_key(ROLLOUT, "outcome")), "ledger-end", INCOMPLETE, id="not ended"),
+]
+
+
+@pytest.mark.parametrize(("change", "check", "code"), NOT_A_SUCCESS)
+def test_how_the_ledger_says_it_ended_counts(
+    world: EvidenceWorld, change: Callable[[EvidenceWorld], Any], check: str, code: int
+) -> None:
+    change(world)
+    verdict = look(world)
+    assert verdict.code == code
+    assert [found.name for found in verdict.checks if not found.ok] == [check]
+
+
+@pytest.mark.parametrize("part", ["binding", "outcome", "revocation"])
+def test_an_archives_copy_is_the_ledgers(world: EvidenceWorld, part: str) -> None:
+    """What came after the statement is not signed: whoever tampers with it is seen by the ledger."""
+    key, check = rollout_key(ROLLOUT, part), {"binding": "pointer", "outcome": "end"}.get(part, part)
+    assert look(world, copies={key: world.s3.objects.get(key)}).code == VALID
+    verdict = look(world, copies={key: world.s3.objects.get(key, b"") + b" "})
+    assert (verdict.code, failed(verdict)) == (INVALID, f"ledger-{check}")
 
 
 def test_a_registry_that_cannot_be_reached_leaves_it_incomplete(world: EvidenceWorld) -> None:
@@ -152,7 +269,7 @@ def test_a_registry_that_cannot_be_reached_leaves_it_incomplete(world: EvidenceW
 
 def test_without_validation_the_registry_has_to_be_named(server: LocalRegistry) -> None:
     made = EvidenceWorld(server, "live-disabled", Wish(charts=True, validation="Disabled"))
-    made.bind()
+    made.finish(made.bind())
     verdict = look(made)
     assert verdict.code == INCOMPLETE
     assert "pass --registry" in str(verdict.checks)
@@ -194,12 +311,192 @@ def test_pack_and_verify_by_the_command_line(
     assert main([file, "--fingerprint", mark, "--live", "--ledger", "bucket"]) == INVALID
 
 
+def test_a_plan_that_is_named_beside_an_archive_is_compared(
+    at_hand: EvidenceWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever names one wants to know whether that one was installed."""
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    mark = fingerprint(der_of(at_hand.kms.key))
+    arguments = [f"evidence-{ROLLOUT}.tar.gz", "--fingerprint", mark, "--plan", "p"]
+    right = at_hand.s3.objects[plan_key(at_hand.plan.desired_state_digest)]
+    (tmp_path / "p").write_bytes(right)
+    assert main(arguments) == VALID
+    for wrong in (b"", b"not a plan", right.replace(b"gpu-operator", b"gpu-operatos"), right + b" "):
+        (tmp_path / "p").write_bytes(wrong)
+        capsys.readouterr()
+        assert main(arguments) == INVALID
+        assert "FAIL plan-given" in capsys.readouterr().out
+
+
+def answered(code: str, status: int = 403) -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
+        "GetObject",
+    )
+
+
+class Refusing:
+    """S3 that answers nothing but an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def get_object(self, **_: object) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (NoCredentialsError(), "NoCredentialsError; check AWS_PROFILE"),
+        (EndpointConnectionError(endpoint_url="https://s3"), "AWS cannot be reached"),
+        (ReadTimeoutError(endpoint_url="https://s3"), "AWS cannot be reached"),
+        (answered("AccessDenied"), "S3 answered AccessDenied"),
+        (answered("SlowDown", 503), "S3 answered SlowDown"),
+        (answered("ExpiredToken"), "S3 answered ExpiredToken"),
+        (answered("NoSuchBucket", 404), "S3 answered NoSuchBucket"),
+    ],
+    ids=["credentials", "connection", "time", "denied", "slow down", "expired", "bucket"],
+)
+def test_aws_that_does_not_answer_leaves_it_incomplete(
+    at_hand: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    error: Exception, says: str,
+) -> None:  # fmt: skip
+    """Nothing is wrong with the evidence, and scripts get their object all the same."""
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    monkeypatch.setattr(aws, "client", lambda *_: Refusing(error))
+    capsys.readouterr()
+    mark = fingerprint(der_of(at_hand.kms.key))
+    arguments = [f"evidence-{ROLLOUT}.tar.gz", "--fingerprint", mark, "--live", "--ledger", "bucket"]
+    assert main([*arguments, "--json"]) == INCOMPLETE
+    said = json.loads(capsys.readouterr().out)
+    assert said["code"] == INCOMPLETE
+    unseen = {one["name"]: one["detail"] for one in said["checks"] if one["ok"] is None}
+    assert says in unseen["ledger-statement"]
+    assert not any(one["ok"] is False for one in said["checks"])
+    assert main(arguments) == INCOMPLETE
+    assert capsys.readouterr().out.endswith("INCOMPLETE\n")
+
+
+def test_without_a_client_it_is_incomplete_too(
+    at_hand: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_client(*_: object) -> None:
+        raise NoRegionError
+
+    assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 0
+    monkeypatch.setattr(aws, "client", no_client)
+    capsys.readouterr()
+    mark = fingerprint(der_of(at_hand.kms.key))
+    arguments = [f"evidence-{ROLLOUT}.tar.gz", "--fingerprint", mark, "--live", "--ledger", "bucket"]
+    assert main([*arguments, "--json"]) == INCOMPLETE
+    assert "NoRegionError" in str(json.loads(capsys.readouterr().out)["checks"])
+
+
+def test_a_registry_that_refuses_us_leaves_it_incomplete(world: EvidenceWorld) -> None:
+    """Who we are says nothing about what is there."""
+    world.registry = world.registry._replace(credentials=None)
+    verdict = look(world)
+    assert verdict.code == INCOMPLETE
+    assert {check.name for check in verdict.checks if check.ok is None} == {
+        "registry-binding", "registry-evidence", "registry-charts"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["archive", "envelope"])
+@pytest.mark.parametrize(("change", "check", "code"), NOT_A_SUCCESS)
+def test_the_command_says_how_it_ended(
+    at_hand: EvidenceWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    change: Callable[[EvidenceWorld], Any], check: str, code: int, form: str,
+) -> None:  # fmt: skip
+    """Of an archive that says nothing of it, and of an envelope, which cannot."""
+    mark = fingerprint(der_of(at_hand.kms.key))
+    before = dict(at_hand.s3.objects)
+    files = collect(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), lambda: None)
+    change(at_hand)
+    outcome = f"{layout.LEDGER}{rollout_key(ROLLOUT, 'outcome')}"
+    if form == "archive":
+        now = at_hand.s3.objects.get(rollout_key(ROLLOUT, "outcome"))
+        if now is None or now != before[rollout_key(ROLLOUT, "outcome")]:
+            files.pop(outcome)
+        files[layout.SUMS] = layout.sums(files)
+        (tmp_path / "e").write_bytes(layout.pack(files, "evidence"))
+        named = ["--fingerprint", mark]
+    else:
+        plan = at_hand.plan.desired_state_digest
+        (tmp_path / "e").write_bytes(envelope(at_hand))
+        (tmp_path / "p").write_bytes(at_hand.s3.objects[plan_key(plan)])
+        (tmp_path / "k").write_bytes(der_of(at_hand.kms.key))
+        named = ["--key", "k", "--plan", "p"]
+    # Without an outcome the archive is incomplete by itself.
+    want = code if form == "envelope" or outcome in files else INCOMPLETE
+    assert main(["e", *named, "--live", "--ledger", "bucket", "--json"]) == want
+    said = json.loads(capsys.readouterr().out)["checks"]
+    assert check in [one["name"] for one in said if not one["ok"]]
+
+
 def test_what_does_not_hold_is_not_packed(
     at_hand: EvidenceWorld, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     at_hand.change(rollout_key(ROLLOUT, "report"), approvalBecause=["another"])
     assert evidence_pack.main([ROLLOUT, "--ledger", "bucket"]) == 1
     assert "does not hold (documents)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+class WithLogs(EvidenceWorld):
+    """AICR's evidence names logs; what they are called is what pods and images are called."""
+
+    log = ""
+
+    def aicr_files(self, *given: Any, **named: Any) -> Any:
+        made = {name: content for name, (content, _) in super().aicr_files(*given, **named).items()}
+        name, text = f"phases/deployment/logs/{self.log}", b"all well"
+        manifest = json.loads(made["manifest.json"])
+        manifest["files"].append({"path": name, "sha256": sha256(text), "size": len(text)})
+        made |= {name: text, "manifest.json": json.dumps(manifest).encode()}
+        said = json.loads(made["statement.intoto.json"])
+        said["predicate"]["manifest"] |= {
+            "digest": sha256(made["manifest.json"]), "fileCount": len(manifest["files"])
+        }  # fmt: skip
+        made["statement.intoto.json"] = json.dumps(said).encode()
+        return {name: (content, 0o600) for name, content in made.items()}
+
+
+@pytest.mark.parametrize("log", ["-v.log", "a" * 95 + ".log"], ids=["dash", "long"])
+def test_whatever_may_be_bound_is_packed_and_verifies(
+    server: LocalRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str
+) -> None:
+    made = type("Logged", (WithLogs,), {"log": log})(server, f"logs-{sha(log)[7:15]}", Wish())
+    made.finish(made.bind())
+    file = tmp_path / "a.tar.gz"
+    _, mark = evidence_pack.write_archive(made.ledger, ROLLOUT, artifacts_of(made), None, file)
+    assert main([str(file), "--fingerprint", mark]) == VALID
+    assert "ok   aicr-evidence" in capsys.readouterr().out
+
+
+def test_what_could_not_be_read_again_is_not_written(
+    at_hand: EvidenceWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is verified is the file's own bytes, as whoever gets it reads them."""
+    for limit in ("MOST_FILES", "MOST_FILE_BYTES", "MOST_BYTES", "MOST_ARCHIVE_BYTES"):
+        with monkeypatch.context() as small:
+            small.setattr(layout, limit, 5)
+            with refused(Reason.PlanUnreadable, "cannot be packed"):
+                evidence_pack.write_archive(
+                    at_hand.ledger, ROLLOUT, artifacts_of(at_hand), None, tmp_path / "a"
+                )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_is_none_is_a_reason(at_hand: EvidenceWorld, tmp_path: Path) -> None:
+    for key in [key for key in at_hand.s3.objects if "/keys/" in key]:
+        at_hand.s3.objects[key] = b"no key"
+        with refused(Reason.PlanUnreadable, "neither PEM nor DER"):
+            evidence_pack.write_archive(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), None, tmp_path / "a")
+        del at_hand.s3.objects[key]
+    with refused(Reason.PlanUnreadable, "--key names: the public key is neither"):
+        evidence_pack.write_archive(at_hand.ledger, ROLLOUT, artifacts_of(at_hand), b"", tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 

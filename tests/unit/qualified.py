@@ -149,9 +149,20 @@ def put(folder: Path, key: str, body: bytes, at: str) -> Path:
 
 
 def put_evidence(folder: Path, sealed: bytes, rollout: str = ROLLOUT) -> str:
-    """An envelope under its own key."""
+    """An envelope under its own key, to which nothing points."""
     key = f"evidence/demo/{rollout}/{hashlib.sha256(sealed).hexdigest()}.intoto.json"
     put(folder, key, sealed, "2026-01-01T10:00:00Z")
+    return key
+
+
+def put_bound(folder: Path, sealed: bytes, rollout: str = ROLLOUT) -> str:
+    """An envelope that is the rollout's evidence, as its pointer and its outcome say."""
+    key = put_evidence(folder, sealed, rollout)
+    pointer = json.dumps({"key": key, "fingerprint": fingerprint(DER)}).encode()
+    put(folder, f"rollouts/{rollout}/binding.json", pointer, "2026-01-01T10:00:00Z")
+    outcome = folder / "ledger" / f"rollouts/{rollout}/outcome.json"
+    if outcome.exists():
+        outcome.write_text(json.dumps(json.loads(outcome.read_text()) | {"evidence": key}))
     return key
 
 
@@ -185,7 +196,7 @@ def qualified(folder: Path) -> Path:
     put(folder, f"rollouts/{ROLLOUT}/snapshot.yaml", snapshot(), "2026-01-01T09:59:00Z")
     sealed = bare()
     sealed["predicate"]["tuple"]["fabrics"] = list(FABRICS)
-    put_evidence(folder, seal(sealed))
+    put_bound(folder, seal(sealed))
     (folder / "running.json").write_text(json.dumps(RUNNING.wire()))
     (folder / "release.json").write_text(json.dumps(RELEASE.wire()))
     (folder / "key.der").write_bytes(DER)

@@ -54,6 +54,7 @@ from tests.unit.test_dsse import DER, PEM, sign
 PINNED = {"validatorImages": [f"{VALIDATOR}@{sha('validator')}"]}
 PLAN = plan(release("gpu-operator"), release("gpu-operator-readiness", kind="wrapper"), **PINNED)
 PLAN_TEXT = json.dumps(PLAN.wire(), sort_keys=True, separators=(",", ":")).encode()
+REFERENCE = "oci://registry.example.com/demo/evidence/demo-12345678-1-1@"
 BOUND = Bound(
     config=config(),
     rollout=Rollout(
@@ -69,7 +70,7 @@ BOUND = Bound(
     decision=decision(),
     request=request(identity_reason="hardware-tokens-guard-the-mailbox"),
     validation=BoundValidation(mode="Required", tests=2, passed=2, report_digest=sha("report")),
-    aicr_evidence=BoundAicrEvidence(reference="r@" + sha("e"), digest=sha("e"), signed=False),
+    aicr_evidence=BoundAicrEvidence(reference=REFERENCE + sha("e"), digest=sha("e"), signed=False),
     post_install_snapshot_digest=sha("post"),
     execution="demo-12345678-1",
     machine_version="7",
@@ -363,6 +364,36 @@ def test_a_failed_rollout_is_valid_but_not_enough() -> None:
     assert look(seal(json.dumps(changed).encode())).code == NOT_ENOUGH
 
 
+FAILED = {"tests": 2, "passed": 1, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("validation", "aicr", "code"),
+    [
+        (FAILED, True, NOT_ENOUGH),
+        (FAILED, False, NOT_ENOUGH),
+        ({"tests": 2, "passed": 0, "other": 2}, True, NOT_ENOUGH),
+        ({"tests": 0, "passed": 0}, True, NOT_ENOUGH),
+        ({"tests": 3, "passed": 1, "failed": 1}, True, INVALID),
+        (FAILED | {"reportDigest": None}, True, INVALID),
+    ],
+)
+def test_a_rollout_that_failed_its_validation(validation: dict[str, Any], aicr: bool, code: int) -> None:
+    """Authentic, and says so: only one that succeeded has to have passed."""
+    document = json.loads(TEXT)
+    predicate = document["predicate"]
+    predicate["validation"] |= validation
+    if not aicr:
+        del predicate["aicrEvidence"]
+        document["subject"] = [one for one in document["subject"] if one["name"] != "aicr-evidence"]
+    said = {"outcome": "Failed", "qualifying": False, "notQualifyingBecause": ["it failed"]}
+    predicate |= said
+    verdict = look(seal(json.dumps(document).encode()))
+    assert verdict.code == code, verdict.checks
+    predicate["outcome"] = "Succeeded"
+    assert look(seal(json.dumps(document).encode())).code == INVALID
+
+
 def test_every_flipped_byte_of_the_payload_fails() -> None:
     signature = read_envelope(SEALED).signatures[0][1]
     for at in range(len(TEXT)):
@@ -515,10 +546,23 @@ def changed(path: str, value: Any) -> bytes:
         ("predicate.validation.tests", 3, "subjects"),
         ("predicate.validation.reportDigest", None, "subjects"),
         ("predicate.aicrEvidence", None, "subjects"),
+        ("predicate.aicrEvidence.reference", REFERENCE + sha("other"), "subjects"),
+        ("predicate.aicrEvidence.reference", REFERENCE.removesuffix("@"), "subjects"),
+        ("predicate.aicrEvidence.reference", f"{REFERENCE}{sha('e')}@{sha('e')}", "subjects"),
+        ("predicate.aicrEvidence.reference", "r@" + sha("e"), "subjects"),
+        ("predicate.aicrEvidence.reference", REFERENCE.replace("1-1@", "2-1@") + sha("e"), "subjects"),
+        ("predicate.aicrEvidence.reference", REFERENCE.replace("1-1@", "1@") + sha("e"), "subjects"),
+        ("predicate.aicrEvidence.reference", REFERENCE.replace("1-1@", "1-1-1@") + sha("e"), "subjects"),
+        (
+            "predicate.aicrEvidence.reference",
+            REFERENCE.replace("evidence/", "charts/") + sha("e"),
+            "subjects",
+        ),
+        ("predicate.aicrEvidence.digest", sha("other"), "subjects"),
         ("predicate.aicrVersion", "v9.9.9", "plan"),
         ("predicate.validatorImages", ["other@" + sha("other")], "plan"),
         ("predicate.plan.recipe", "another", "plan"),
-        ("predicate.plan.resolvedBy", None, "statement"),
+        ("predicate.plan.resolvedBy", 7, "statement"),
         ("predicate.releases.0.namespace", "elsewhere", "plan"),
         ("predicate.releases.0.chart", "another", "plan"),
         ("predicate.releases.0.version", "9.9.9", "plan"),

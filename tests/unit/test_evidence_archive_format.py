@@ -6,12 +6,14 @@ import gzip
 import io
 import os
 import re
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from aicr_pipeline.decide import evidence_archive as layout
+from aicr_pipeline.decide import unpack as layers
 from aicr_pipeline.verify import main
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,12 +36,12 @@ def archive(*entries: Entry, form: int = tarfile.USTAR_FORMAT) -> bytes:
     return gzip.compress(raw.getvalue(), mtime=0)
 
 
-PLAIN = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+PLAIN = re.compile(r"\w[\w.-]*(/[\w-][\w.-]*)*")
 GOOD = layout.pack(FILES, "evidence")
 
 
 def bomb() -> bytes:
-    return gzip.compress(b"\0" * (layout.MOST_BYTES + 1024), mtime=0)
+    return gzip.compress(b"\0" * (layout.MOST_BYTES + 1024), compresslevel=1, mtime=0)
 
 
 def sparse() -> bytes:
@@ -63,6 +65,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "an absolute path": (lambda: archive(entry("/etc/passwd")), "refused|one folder"),
     "a backslash": (lambda: archive(entry("e/a\\b")), "a name that is refused"),
     "a line break": (lambda: archive(entry("e/a\nb")), "a name that is refused"),
+    "an option": (lambda: archive(entry("e/-rf")), "a name that is refused"),
     "a hidden file": (lambda: archive(entry("e/.bashrc")), "a name that is refused"),
     "no folder": (lambda: archive(entry("a")), "a name that is refused"),
     "two folders": (lambda: archive(entry("e/a"), entry("f/b")), "not one folder"),
@@ -85,7 +88,12 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_it_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The limits themselves are large, and making too much takes seconds.
+    monkeypatch.setattr(layout, "MOST_FILES", 50)
+    monkeypatch.setattr(layout, "MOST_BYTES", 1 << 20)
     make, words = HOSTILE[name]
     data = make()
     with pytest.raises(ValueError, match=words):
@@ -130,6 +138,32 @@ def test_a_flipped_bit_is_another_archive_or_none(at: int, bit: int) -> None:
     except ValueError:
         return
     assert all(PLAIN.fullmatch(name) for name in found)
+
+
+def test_an_archive_takes_everything_that_may_be_bound() -> None:
+    """AICR's layer, as it is in the registry, and once more its files."""
+    assert layout.MOST_FILES > layers.MOST_FILES + 100
+    assert max(layers.MOST_FILE_BYTES, layers.MOST_LAYER_BYTES) <= layout.MOST_FILE_BYTES
+    assert layout.MOST_BYTES > layers.MOST_BYTES + layers.MOST_LAYER_BYTES
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"ledger/rollouts/{'r' * 80}/decisions/{'a' * 64}.json",
+        f"aicr/files/phases/deployment/logs/{'a' * 200}.log",
+        "aicr/files/phases/deployment/logs/-v.log",
+    ],
+    ids=["long rollout", "long name", "dash"],
+)
+def test_names_that_a_rollout_may_bring(name: str, tmp_path: Path) -> None:
+    folder = f"evidence-{'r' * 80}"
+    packed = layout.pack({name: b"x"}, folder)
+    assert layout.unpack(packed) == {name: b"x"}
+    assert layout.pack({name: b"x"}, folder) == packed
+    (tmp_path / "a.tar.gz").write_bytes(packed)
+    subprocess.run(["tar", "-xzf", "a.tar.gz"], cwd=tmp_path, check=True)
+    assert (tmp_path / folder / name).read_bytes() == b"x"
 
 
 # Unpacked

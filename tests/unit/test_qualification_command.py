@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aicr_pipeline.adapters.evidence_reader import read_evidence
+from aicr_pipeline.adapters.ledger_folder import LedgerFolder
 from aicr_pipeline.decide.dsse import fingerprint
 from aicr_pipeline.decide.qualification import CURRENT, INCOMPLETE, INVALID, NOT_QUALIFIED
 from aicr_pipeline.model.plan import plan_key
@@ -27,6 +29,7 @@ from tests.unit.qualified import (
     RUNNING,
     bare,
     put,
+    put_bound,
     put_evidence,
     put_plan,
     put_rollout,
@@ -37,6 +40,7 @@ from tests.unit.qualified import (
 )
 from tests.unit.samples import plan, sha
 from tests.unit.test_dsse import DER, PEM
+from tests.unit.test_evidence import REFERENCE
 
 
 @pytest.fixture
@@ -79,7 +83,7 @@ def only(folder: Path, document: dict[str, Any]) -> str:
     """Another envelope in place of the one that is there."""
     for file in (folder / "ledger" / "evidence").rglob("*.json"):
         file.unlink()
-    return put_evidence(folder, seal(document))
+    return put_bound(folder, seal(document))
 
 
 def test_qualified_and_current(run: Run) -> None:
@@ -145,8 +149,9 @@ def test_a_bypassed_rollout_of_the_same_plan(run: Run, folder: Path) -> None:
     bypassed = stated(**{
         "approval.identity": "bypass", "rollout.name": "demo-12345678-2", "qualifying": False,
         "notQualifyingBecause": ["approval was bypassed: nobody was asked"],
+        "aicrEvidence.reference": REFERENCE.replace("1-1@", "2-1@") + sha("e"),
     })  # fmt: skip
-    key = put_evidence(folder, seal(bypassed), "demo-12345678-2")
+    key = put_bound(folder, seal(bypassed), "demo-12345678-2")
     made = told(run)
     assert rows(made) == [("plan", "rollout")]
     (ignored,) = made["ignored"]
@@ -200,6 +205,54 @@ def test_what_does_not_verify_is_named_and_ignored(
     made = told(run, "demo")
     assert made["evidence"] is None and made["code"] in (NOT_QUALIFIED, INCOMPLETE)
     assert any(why in one["why"] for one in made["ignored"]), made["ignored"]
+
+
+def _record(folder: Path, name: str, **fields: Any) -> None:
+    """Change a record of the rollout, or write it."""
+    file = folder / "ledger" / f"rollouts/{ROLLOUT}/{name}.json"
+    before = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(before | fields))
+
+
+def _drop(folder: Path, name: str) -> None:
+    (folder / "ledger" / f"rollouts/{ROLLOUT}/{name}.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda f: _drop(f, "binding"), "binding.json does not name it"),
+        (lambda f: _record(f, "binding", key="evidence/demo/x/y.intoto.json"), "does not name it"),
+        (lambda f: (f / f"ledger/rollouts/{ROLLOUT}/binding.json").write_text("[]"), "binding.json does not"),
+        (lambda f: _record(f, "revocation", by="kim"), "its rollout was stopped"),
+        (lambda f: _drop(f, "outcome"), "its rollout has not ended"),
+        (lambda f: (f / f"ledger/rollouts/{ROLLOUT}/outcome.json").write_text("{"), "has not ended"),
+        (lambda f: _record(f, "outcome", outcome="Failed", reason="RolloutFailed"), "says Failed"),
+        (lambda f: _record(f, "outcome", outcome="Revoked", reason="RolloutRevoked"), "says Revoked"),
+        (lambda f: _record(f, "outcome", rollout="demo-99999999-1"), "did not succeed"),
+        (lambda f: _record(f, "outcome", evidence="another"), "outcome.json names another"),
+        (lambda f: _record(f, "outcome", evidence=None), "outcome.json names another"),
+    ],
+    ids=[
+        "no pointer", "pointer to another", "pointer that is none", "stopped", "not ended", "no JSON",
+        "failed", "revoked", "outcome of another", "outcome with another", "outcome with none",
+    ],
+)  # fmt: skip
+def test_evidence_of_no_rollout_that_succeeded_is_named_and_ignored(
+    folder: Path, spoil: Callable[[Path], None], why: str
+) -> None:
+    """Signed and whole, and still nobody's: a run that died left it, or the rollout ended otherwise."""
+    spoil(folder)
+    proven, left = read_evidence(LedgerFolder(folder / "ledger"), [DER])
+    assert proven == []
+    assert len(left) == 1 and why in left[0].why
+
+
+def test_an_orphan_beside_good_evidence_is_ignored(run: Run, folder: Path) -> None:
+    key = put_evidence(folder, seal(stated(**{"boundAt": "2026-01-01T09:00:00.000Z"})))
+    made = told(run)
+    assert made["code"] == CURRENT
+    assert [(one["key"], "does not name it" in one["why"]) for one in made["ignored"]] == [(key, True)]
 
 
 def test_another_key_verifies_nothing_and_both_do(run: Run, folder: Path) -> None:

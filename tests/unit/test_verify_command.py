@@ -17,7 +17,7 @@ MARK = fingerprint(DER)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, data in {"e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x"}.items():
+    for name, data in {"e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x", "empty": b""}.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "dev").write_bytes(seal(statement(replace(BOUND, local_engine=True))))
     return tmp_path
@@ -32,7 +32,9 @@ def folder(tmp_path: Path) -> Path:
         (["dev", "--key", "k", "--plan", "p", "--require-qualifying"], 1, "VALID, BUT NOT ENOUGH"),
         (["bad", "--key", "k", "--plan", "p"], 2, "INVALID"),
         (["e", "--key", "bad", "--plan", "p"], 2, "FAIL key"),
+        (["e", "--key", "empty", "--plan", "p"], 2, "FAIL key"),
         (["e", "--key", "k", "--plan", "bad"], 2, "FAIL plan"),
+        (["e", "--key", "k", "--plan", "empty"], 2, "FAIL plan"),
         (["e", "--key", "k"], 3, "?    plan"),
         (["none", "--key", "k"], 3, "no such file: none"),
         (["e", "--key", "none", "--plan", "gone"], 3, "no such file: none, gone"),
@@ -72,6 +74,7 @@ def test_a_crash_is_not_exit_status_1(
         [],
         ["e", "--fingerprint", "A" * 64],
         ["e", "--fingerprint", "abc"],
+        ["e", "--fingerprint", ""],
         ["e", "--live"],
         ["e", "--ledger", "bucket"],
         ["e", "--unknown"],

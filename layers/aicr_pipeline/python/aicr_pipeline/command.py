@@ -11,7 +11,7 @@ from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.ledger_folder import LedgerFolder
 from aicr_pipeline.adapters.lookup import PLAN_NAME, find_plan
 from aicr_pipeline.decide.plan import read_plan
-from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 
@@ -131,21 +131,11 @@ def _plan_file(file: Path) -> Plan:
 
 def _of_aws(error: Exception) -> PipelineError:
     """What boto3 raises, as a sentence; anything else is a defect of ours."""
-    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+    from aicr_pipeline.adapters import aws
 
-    if isinstance(error, (ConnectionError, HTTPClientError)):
-        return TransientError(Reason.PlanUnreadable, f"AWS cannot be reached ({type(error).__name__}).")
-    if isinstance(error, ClientError):
-        code = error.response.get("Error", {}).get("Code", "")
-        return PipelineError(
-            Reason.PlanUnreadable,
-            f"Reading the ledger: S3 answered {code}; check --ledger and who you are (AWS_PROFILE).",
-        )
-    if isinstance(error, BotoCoreError):
-        return PipelineError(
-            Reason.PlanUnreadable,
-            f"Reading the ledger: {type(error).__name__}; check AWS_PROFILE and region.",
-        )
+    known = aws.unread(error)
+    if known is not None:
+        return known
     name = f"{type(error).__name__}{f': {error.strerror}' if isinstance(error, OSError) else ''}"
     return PipelineError(Reason.PlanUnreadable, f"Stopped unexpectedly ({name}); please report it.")
 

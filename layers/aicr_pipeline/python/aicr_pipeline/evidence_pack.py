@@ -61,15 +61,22 @@ def write_archive(
         ``PlanUnreadable`` when something is missing or does not hold: nothing is written then.
     """
     files = collect(ledger, rollout, artifacts, lambda: key)
-    mark = fingerprint(as_der(read_key(files[layout.PUBLIC_KEY])))
-    verdict = verify_archive(files, require_qualifying=False, fingerprints=(mark,))
+    try:
+        mark = fingerprint(as_der(read_key(files[layout.PUBLIC_KEY])))
+        packed = layout.pack(files, f"evidence-{rollout}")
+        # What is verified is what is written: as whoever gets the file will read it.
+        found = layout.unpack(packed)
+    except ValueError as error:
+        raise PipelineError(
+            Reason.PlanUnreadable, f"The evidence of rollout {rollout} cannot be packed: {error}."
+        ) from None
+    verdict = verify_archive(found, require_qualifying=False, fingerprints=(mark,))
     if verdict.code == INVALID:
         wrong = next(check for check in verdict.checks if check.ok is False)
         raise PipelineError(
             Reason.PlanUnreadable,
             f"The evidence of rollout {rollout} does not hold ({wrong.name}): {wrong.detail}.",
         )
-    packed = layout.pack(files, f"evidence-{rollout}")
     # Whole or not at all: a file that is there is one that holds.
     part = file.with_name(f".{file.name}.{os.getpid()}")
     try:

@@ -9,6 +9,7 @@ key is pinned by --fingerprint, or named by --key; for an envelope --key is need
 import argparse
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from aicr_pipeline.command import is_file, is_folder
@@ -27,6 +28,7 @@ from aicr_pipeline.decide.verify import (
     look_at_envelope,
 )
 from aicr_pipeline.decide.verify_archive import look_at_archive
+from aicr_pipeline.model.plan import plan_key
 
 _WORDS = {VALID: "VALID", NOT_ENOUGH: "VALID, BUT NOT ENOUGH", INVALID: "INVALID", INCOMPLETE: "INCOMPLETE"}
 _GZIP = b"\x1f\x8b"
@@ -44,7 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--fingerprint", action="append", default=[], metavar="HEX",
         help="the key has to be this one; again for each key that is trusted",
     )  # fmt: skip
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="with an envelope: the plan it is about")
+    parser.add_argument(
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="the plan that it has to be about; an envelope alone needs it",
+    )
     parser.add_argument("--require-qualifying", action="store_true", help="fail evidence that never counts")
     parser.add_argument(
         "--live", action="store_true", help="also against ledger and registry, with your AWS credentials"
@@ -84,36 +91,65 @@ def _judge(options: argparse.Namespace) -> int:
 
 def _verdict(options: argparse.Namespace) -> Verdict:
     looks, key = Looks(), options.key.read_bytes() if options.key else None
+    plan = options.plan.read_bytes() if options.plan else None
     try:
         files = (
             looks.at("archive", lambda: _files(options.evidence)) if _is_archive(options.evidence) else None
         )
         if files is not None:
             signed = look_at_archive(looks, files, fingerprints=options.fingerprint, key=key)
+            if plan is not None:
+                looks.at("plan-given", lambda: _same_plan(files, signed, plan))
             sealed = files[layout.ENVELOPE]
         else:
             sealed = looks.at("size", lambda: _envelope(options.evidence))
             if key is None:
                 looks.unseen("key", "not given: pass --key, since an envelope has none")
                 return looks.verdict_without()
-            plan = options.plan.read_bytes() if options.plan else None
             signed = look_at_envelope(looks, sealed, key, plan, options.fingerprint)
         if options.live:
-            _look_live(looks, sealed, signed, options)
+            _look_live(looks, sealed, signed, files or {}, options)
     except Stop:
         return looks.verdict(None)
     looks.enough(signed.statement.predicate, options.require_qualifying)
     return looks.verdict(signed.statement.predicate)
 
 
-def _look_live(looks: Looks, sealed: bytes, signed: SignedStatement, options: argparse.Namespace) -> None:
+def _same_plan(files: Mapping[str, bytes], signed: SignedStatement, plan: bytes) -> tuple[None, str]:
+    """The plan that was named beside an archive: somebody wants to know whether that one was installed."""
+    key = layout.LEDGER + plan_key(signed.statement.predicate.plan.digest)
+    if files.get(key) != plan:
+        raise ValueError(f"the file that --plan names is not the archive's {key}")
+    return None, f"the file that --plan names is {key}"
+
+
+def _look_live(
+    looks: Looks,
+    sealed: bytes,
+    signed: SignedStatement,
+    files: Mapping[str, bytes],
+    options: argparse.Namespace,
+) -> None:
+    from botocore.exceptions import BotoCoreError
+
     from aicr_pipeline.adapters import aws
     from aicr_pipeline.adapters.ledger import Ledger
     from aicr_pipeline.adapters.live_evidence import Live, look_live
     from aicr_pipeline.registry_access import open_repository
 
-    live = Live(Ledger(aws.client("s3"), options.ledger), open_repository, options.registry)
-    look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live)
+    try:
+        s3 = aws.client("s3")
+    except BotoCoreError as error:
+        unread = aws.unread(error)
+        looks.unseen("ledger", unread.message if unread else type(error).__name__)
+        return
+    live = Live(Ledger(s3, options.ledger), open_repository, options.registry)
+    copies = {
+        path.removeprefix(layout.LEDGER): text
+        for path, text in files.items()
+        if path.startswith(layout.LEDGER)
+    }
+    look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live, copies)
 
 
 def _is_archive(path: Path) -> bool:

@@ -3,18 +3,20 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from aicr_pipeline.adapters.referrers import attached
 from aicr_pipeline.adapters.registry import Repository
-from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES
+from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES, verify_key_signature
+from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
-_MOST_LAYER_BYTES = 32 << 20
+#: Where AICR puts the signature when it writes it into the bundle itself.
+SIGNATURE_FILE = "attestation.intoto.jsonl"
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,40 @@ class FolderArtifacts:
             yield file.read_bytes()
 
 
+def valid_signature(
+    bundles: Iterable[bytes], files: Mapping[str, bytes], digest: str, public_key: bytes
+) -> tuple[str, bytes] | None:
+    """The key's fingerprint and the first bundle that holds, of those attached and the one inside.
+
+    One that holds is enough: whoever may push can attach others beside it, and there may be those of an older
+    key. None where there is no bundle at all.
+
+    Parameters
+    ----------
+    bundles, files, digest:
+        What is attached to the artifact, what is in its layer, and the digest of its manifest.
+    public_key:
+        DER.
+
+    Raises
+    ------
+    PipelineError
+        As ``verify_key_signature``, of the first that does not hold, when none does.
+    """
+    # Signed before it was pushed, its subject cannot be the artifact's digest: it is the recipe's.
+    inside = [(files[SIGNATURE_FILE], None)] if SIGNATURE_FILE in files else []
+    statement = files.get("statement.intoto.json", b"")
+    problem: PipelineError | None = None
+    for bundle, about in [*((bundle, digest) for bundle in bundles), *inside]:
+        try:
+            return verify_key_signature(bundle, statement, public_key, about), bundle
+        except PipelineError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
+    return None
+
+
 def layer_of(manifest: bytes, reference: str) -> tuple[str, int]:
     """Digest and size of an artifact's only layer.
 
@@ -105,7 +141,7 @@ def layer_of(manifest: bytes, reference: str) -> tuple[str, int]:
         raise PipelineError(
             Reason.AICRArtifactUnsupported, f"AICR's evidence {reference} is not an artifact of one layer."
         ) from None
-    if size > _MOST_LAYER_BYTES:
+    if size > MOST_LAYER_BYTES:
         raise PipelineError(Reason.ContentTooLarge, f"AICR's evidence {reference} has {size:,} bytes.")
     return digest, size
 

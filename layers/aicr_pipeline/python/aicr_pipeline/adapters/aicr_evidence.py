@@ -3,16 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from aicr_pipeline.adapters.aicr_artifact import valid_signature
 from aicr_pipeline.adapters.artifact import pull_files
 from aicr_pipeline.adapters.referrers import attached, own_tags
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.aicr_evidence import AicrEvidence, read_aicr_evidence
-from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES, verify_key_signature
+from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
-
-#: Where AICR puts the signature when it writes it into the bundle itself.
-_SIGNATURE_FILE = "attestation.intoto.jsonl"
 
 
 @dataclass(frozen=True)
@@ -71,31 +69,22 @@ def fetch_aicr_evidence(
     evidence = read_aicr_evidence(files)
     signature = None
     if signing_key is not None:
-        signature = _signature(repository, digest, files, evidence, public_key_of(signing_key))
+        signature = _signature(repository, digest, files, public_key_of(signing_key))
     return FetchedEvidence(f"{repository.reference}@{digest}", digest, files, evidence, signature)
 
 
 def _signature(
-    repository: Repository,
-    digest: str,
-    files: Mapping[str, bytes],
-    evidence: AicrEvidence,
-    public_key: bytes,
+    repository: Repository, digest: str, files: Mapping[str, bytes], public_key: bytes
 ) -> KeySignature:
-    """One that holds is enough: signatures of an older key, or of others, may stand beside it."""
-    bundles = attached(repository, digest, BUNDLE_TYPE, MOST_BUNDLE_BYTES)
-    # Signed before it was pushed, its subject cannot be the artifact's digest: it is the recipe's.
-    inside = [(files[_SIGNATURE_FILE], None)] if _SIGNATURE_FILE in files else []
-    problem: PipelineError | None = None
-    for bundle, artifact in [*((bundle, digest) for bundle in bundles), *inside]:
-        try:
-            mark = verify_key_signature(bundle, evidence.statement, public_key, artifact)
-        except PipelineError as error:
-            problem = problem or error
-        else:
-            return KeySignature(mark, public_key, bundle)
-    raise problem or PipelineError(
-        Reason.RolloutFailed,
-        f"AICR's evidence {repository.reference}@{digest} is not signed, but validation.signingKey is set. "
-        "Look at the Job's log and at the rights of aicr-validation on the key, then start a fresh rollout.",
+    found = valid_signature(
+        attached(repository, digest, BUNDLE_TYPE, MOST_BUNDLE_BYTES), files, digest, public_key
     )
+    if found is None:
+        raise PipelineError(
+            Reason.RolloutFailed,
+            f"AICR's evidence {repository.reference}@{digest} is not signed, but validation.signingKey is "
+            "set. Look at the Job's log and at the rights of aicr-validation on the key, then start a fresh "
+            "rollout.",
+        )
+    mark, bundle = found
+    return KeySignature(mark, public_key, bundle)

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.unpack import unpack
+from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES, unpack
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _EMPTY = b"{}"
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
-_MOST_LAYER_BYTES = 32 << 20
 
 
 def pull_files(repository: Repository, digest: str, what: str) -> dict[str, bytes]:
@@ -34,7 +33,7 @@ def pull_files(repository: Repository, digest: str, what: str) -> dict[str, byte
         raise PipelineError(
             Reason.BundleInvalid, f"{what} {digest} is not an artifact of one layer."
         ) from None
-    if size > _MOST_LAYER_BYTES:
+    if size > MOST_LAYER_BYTES:
         raise PipelineError(Reason.ContentTooLarge, f"{what} {digest} has {size} bytes.")
     sink = io.BytesIO()
     repository.get_blob(layer_digest, size, sink)

@@ -3,6 +3,9 @@
 from functools import cache
 from typing import Any
 
+from aicr_pipeline.errors import PipelineError, TransientError
+from aicr_pipeline.model.reasons import Reason
+
 
 @cache
 def client(service: str, region: str | None = None) -> Any:
@@ -21,3 +24,23 @@ def error_code(error: Exception) -> str:
     """The code of a botocore ClientError, ``""`` for others."""
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def unread(error: Exception) -> PipelineError | None:
+    """What boto3 raises while the ledger is read, as a sentence; None for what boto3 does not raise."""
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+
+    if isinstance(error, (ConnectionError, HTTPClientError)):
+        return TransientError(Reason.PlanUnreadable, f"AWS cannot be reached ({type(error).__name__}).")
+    if isinstance(error, ClientError):
+        return PipelineError(
+            Reason.PlanUnreadable,
+            f"Reading the ledger: S3 answered {error_code(error)}; check --ledger and who you are "
+            "(AWS_PROFILE).",
+        )
+    if isinstance(error, BotoCoreError):
+        return PipelineError(
+            Reason.PlanUnreadable,
+            f"Reading the ledger: {type(error).__name__}; check AWS_PROFILE and region.",
+        )
+    return None

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, AicrArtifacts
+from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, AicrArtifacts, valid_signature
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.decide import evidence_archive as layout
-from aicr_pipeline.decide.aicr_signature import verify_key_signature
+from aicr_pipeline.decide.archive_files import EARLIER_RECORDS, LATER_RECORDS
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_envelope, read_key
 from aicr_pipeline.decide.unpack import unpack
@@ -18,11 +18,6 @@ from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, Statement
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
-
-#: Of evidence of earlier versions, which names no records: what there may be.
-_EARLIER = ("rollout", "report", "request", "decision", "bypass", "validation")
-#: After the statement was signed.
-_LATER = ("binding", "outcome", "revocation")
 
 
 def collect(
@@ -91,7 +86,7 @@ def _records(ledger: LedgerReader, binding: Binding) -> Iterable[tuple[str, byte
                 yield key, _get(ledger, key, "a record that the statement names")
     else:
         yield (key := plan_key(binding.plan.digest)), _get(ledger, key, "the plan")
-    found = _LATER if binding.documents is not None else (*_EARLIER, *_LATER)
+    found = LATER_RECORDS if binding.documents is not None else (*EARLIER_RECORDS, *LATER_RECORDS)
     for key in (rollout_key(name, part) for part in found):
         text = ledger.get(key)
         if text is not None:
@@ -102,12 +97,16 @@ def _key(ledger: LedgerReader, cluster: str, mark: str, current: Callable[[], by
     kept = ledger.get(layout.key_in_ledger(cluster, mark))
     if kept is not None:
         return kept
-    der = current()
-    if der is None or fingerprint(as_der(read_key(der))) != mark:
+    given = current()
+    try:
+        der = as_der(read_key(given)) if given is not None else None
+    except ValueError as error:
+        raise _missing(f"the file that --key names: {error}") from None
+    if der is None or fingerprint(der) != mark:
         raise _missing(
             f"the public key with fingerprint {mark} is not in the ledger; name the file that holds it: --key"
         )
-    return pem(as_der(read_key(der)))
+    return pem(der)
 
 
 def _aicr(
@@ -130,14 +129,12 @@ def _aicr(
 def _bundle(artifact: AicrArtifact, bound: BoundAicrEvidence, key: bytes) -> bytes:
     """The one that is by the key: whoever may push can attach others beside it."""
     files = unpack(artifact.layer, "AICR's evidence")
-    statement = files.get("statement.intoto.json", b"")
-    inside = [(files["attestation.intoto.jsonl"], None)] if "attestation.intoto.jsonl" in files else []
-    for bundle, about in [*((bundle, bound.digest) for bundle in artifact.bundles), *inside]:
-        try:
-            verify_key_signature(bundle, statement, public_der(key), about)
-        except PipelineError:
-            continue
-        return bundle
+    try:
+        found = valid_signature(artifact.bundles, files, bound.digest, public_der(key))
+    except (PipelineError, ValueError):
+        found = None
+    if found is not None:
+        return found[1]
     raise _missing(f"the signature of AICR's evidence {bound.reference} is not in the registry any more")
 
 

@@ -1,8 +1,14 @@
-"""All evidence of a ledger, each statement verified against pinned keys and its own plan."""
+"""All evidence of a ledger, each statement verified against pinned keys and its own plan.
 
+A statement counts only as the one of a rollout that succeeded: not one that nothing points at, which a run
+that died leaves behind, and not one of a rollout that somebody stopped or that ended otherwise.
+"""
+
+import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.decide.canonical import sha256
@@ -12,6 +18,7 @@ from aicr_pipeline.decide.snapshot import Snapshot, read_snapshot
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, Verdict, verify
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import plan_key
+from aicr_pipeline.model.rollout import Outcome, rollout_key
 
 FOLDER = "evidence/"
 _KEY = re.compile(r"evidence/([a-z0-9-]+)/([0-9A-Za-z_-]+)/([0-9a-f]{64})\.intoto\.json")
@@ -88,7 +95,34 @@ def _look(ledger: LedgerReader, key: str, keys: Sequence[bytes]) -> Proven | Lef
         return Left(key, "its plan is not in what was read, so what it is about was not seen")
     if (binding.cluster, binding.rollout.name) != (name[1], name[2]):
         return Left(key, "it is of another cluster or rollout than its key says")
-    return Proven(key, binding)
+    unfit = _unfit(ledger, key, name[2])
+    return Proven(key, binding) if unfit is None else Left(key, unfit)
+
+
+def _unfit(ledger: LedgerReader, key: str, rollout: str) -> str | None:
+    """Why it is not the evidence of a rollout that succeeded; None when it is."""
+    pointer = _record(ledger, rollout_key(rollout, "binding"))
+    if pointer is None or pointer.get("key") != key:
+        return "it is not its rollout's evidence: binding.json does not name it"
+    if ledger.get(rollout_key(rollout, "revocation")) is not None:
+        return "its rollout was stopped: revocation.json is there"
+    outcome = _record(ledger, rollout_key(rollout, "outcome"))
+    if outcome is None:
+        return "its rollout has not ended: outcome.json cannot be read, or is not there"
+    if outcome.get("outcome") != str(Outcome.Succeeded) or outcome.get("rollout") != rollout:
+        return f"its rollout did not succeed: outcome.json says {str(outcome.get('outcome'))[:40]}"
+    if outcome.get("evidence") != key:
+        return "it is not its rollout's evidence: outcome.json names another"
+    return None
+
+
+def _record(ledger: LedgerReader, key: str) -> dict[str, Any] | None:
+    text = ledger.get(key)
+    try:
+        found = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _verdict(ledger: LedgerReader, envelope: bytes, public: bytes) -> Verdict:

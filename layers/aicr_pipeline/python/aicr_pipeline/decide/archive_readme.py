@@ -32,13 +32,16 @@ over a way that you trust. Everything else is here, and is checked with `sha256s
 
 ## Check it
 
-Run these lines in this folder, in `bash` with `set -e -o pipefail`; the first that fails stops. Nothing here
-reaches a network, and no program of ours runs.
+Whoever changed this folder may have changed these lines, too: take them from docs/evidence.md of the
+pipeline's release, which has the same. Run them in this folder as one script, in `bash`; the first that fails
+stops. Nothing here reaches a network, and no program of ours runs.
 
-1. Nothing in this folder has changed since it was packed:
+1. Nothing in this folder has changed since it was packed, and nothing was added:
 
 ```sh
+set -e -o pipefail
 sha256sum --quiet -c {sums}
+find . ! -type d ! -path ./{sums} | cut -c 3- | LC_ALL=C sort | cmp - <(cut -c 67- {sums})
 ```
 
 2. The key. Compare what this prints with the fingerprint that you were told:
@@ -98,19 +101,30 @@ _UNSIGNED = """
 _SIGNED = """
    AICR signed it with the key whose fingerprint is
    {fingerprint}
-   (`aicrEvidence.keyFingerprint`). The statement inside is about the manifest's digest:
+   (`aicrEvidence.keyFingerprint`). What it signed is about the digest of the artifact's manifest, or was
+   written before there was one, and names the same `manifest.json`:
 
 ```sh
-openssl pkey -pubin -in {key} -outform DER | sha256sum
+mark=$(openssl pkey -pubin -in {key} -outform DER | sha256sum | cut -c 1-64)
+echo "AICR's key: $mark"
+test "$(grep -o '"aicrEvidence":{{[^}}]*}}' {payload} | grep -o '"keyFingerprint":"[0-9a-f]*"')" = \\
+  "\\"keyFingerprint\\":\\"$mark\\""
 folder=$(mktemp -d)
 tr -d '\\n' < {bundle} | sed 's/.*"payload": *"\\([^"]*\\)".*/\\1/' | openssl base64 -d -A > "$folder/payload"
 tr -d '\\n' < {bundle} | sed 's/.*"sig": *"\\([^"]*\\)".*/\\1/' | openssl base64 -d -A > "$folder/signature"
 {{ printf 'DSSEv1 {kind_length} {kind} %d ' "$(wc -c < "$folder/payload")"; cat "$folder/payload"; }} \
   > "$folder/pae"
 openssl dgst -sha256 -verify {key} -signature "$folder/signature" "$folder/pae"
-grep -q "$(sha256sum < {manifest} | cut -c 1-64)" "$folder/payload"
+tr -d ' \\t\\r\\n' < "$folder/payload" > "$folder/signed"
+test "$(grep -o '"subject":\\[[^]]*\\]' "$folder/signed" | grep -o '"sha256":"[0-9a-f]*"')" = \\
+  "\\"sha256\\":\\"$(sha256sum < {manifest} | cut -c 1-64)\\"" || cmp "$folder/payload" {statement}
+test "$(grep -o '"manifest":{{[^}}]*}}' "$folder/signed" | grep -o '"digest":"sha256:[0-9a-f]*"')" = \\
+  "\\"digest\\":\\"sha256:$(sha256sum < {files}manifest.json | cut -c 1-64)\\""
 rm -r "$folder"
 ```
+
+   These lines do not compare the rest of what AICR signed with `{statement}`; the
+   verifier, below, does.
 """
 
 _READ = """
@@ -202,6 +216,9 @@ def readme(binding: Binding, fingerprint: str, names: list[str]) -> bytes:
                     key=AICR_KEY,
                     bundle=AICR_SIGNATURE,
                     manifest=AICR_MANIFEST,
+                    files=AICR_FILES,
+                    payload=PAYLOAD,
+                    statement=f"{AICR_FILES}statement.intoto.json",
                     **kind,
                 )
             )

@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from aicr_pipeline.decide import unpack as layers
+
 README, SUMS = "README.md", "SHA256SUMS"
 ENVELOPE, PAYLOAD, SIGNATURE, PAE = "envelope.intoto.json", "payload.json", "signature.der", "pae.bin"
 PUBLIC_KEY = "public-key.pem"
@@ -22,11 +24,15 @@ LEDGER = "ledger/"
 AICR_MANIFEST, AICR_LAYER, AICR_FILES = "aicr/manifest.json", "aicr/evidence.tar.gz", "aicr/files/"
 AICR_SIGNATURE, AICR_KEY = "aicr/signature.sigstore.json", "aicr/public-key.pem"
 
-MOST_ARCHIVE_BYTES = 32 << 20
-MOST_FILES = 2_000
-MOST_FILE_BYTES = 16 << 20
-MOST_BYTES = 64 << 20
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+#: Of our own: records, statement, README.
+_OURS_FILES, _OURS_BYTES = 1_000, 16 << 20
+# Everything that may be bound fits: AICR's layer, as it is and once more as the files in it.
+MOST_FILES = layers.MOST_FILES + _OURS_FILES
+MOST_FILE_BYTES = layers.MOST_LAYER_BYTES
+MOST_BYTES = layers.MOST_BYTES + layers.MOST_LAYER_BYTES + _OURS_BYTES
+MOST_ARCHIVE_BYTES = 2 * layers.MOST_LAYER_BYTES + _OURS_BYTES
+#: What begins with a dash may pass for an option, so the first part of a path does not.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
 
 
@@ -70,7 +76,8 @@ def check_sums(files: Mapping[str, bytes]) -> int:
 def pack(files: Mapping[str, bytes], folder: str) -> bytes:
     """A tar.gz with everything below ``folder``. The same files give the same bytes."""
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    # POSIX.1-2001: ustar has no room for the longest names of rollouts.
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(files):
             entry = tarfile.TarInfo(f"{folder}/{name}")
             entry.size, entry.mode = len(files[name]), 0o644

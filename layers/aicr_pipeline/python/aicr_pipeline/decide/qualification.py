@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from aicr_pipeline.clock import parse_time
+from aicr_pipeline.decide.verify import RESOLVE_NOT_RECORDED
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import Binding, BoundApproval, BoundPipeline, BoundTuple
 from aicr_pipeline.model.plan import Plan
@@ -197,6 +198,8 @@ def never_counts(binding: Binding, cluster: str) -> Iterable[str]:
     yield from binding.not_qualifying_because
     if not binding.qualifying and not binding.not_qualifying_because:
         yield "it does not qualify"
+    if binding.plan.resolved_by is None:
+        yield RESOLVE_NOT_RECORDED
     if binding.outcome != "Succeeded":
         yield f"the rollout {binding.outcome.lower()}"
     validation = binding.validation
@@ -297,7 +300,7 @@ def _planned(binding: Binding, now: Now) -> Iterable[Difference]:
     if now.rollout is not None and now.rollout != binding.rollout.name:
         yield Difference(StaleRow.Plan, "rollout", binding.rollout.name, now.rollout)
     if plan.recorded.run != binding.plan.resolved_by:
-        yield Difference(StaleRow.Plan, "run", binding.plan.resolved_by, plan.recorded.run)
+        yield Difference(StaleRow.Plan, "run", binding.plan.resolved_by or NOT_RECORDED, plan.recorded.run)
     if not now.whole:
         later = "a later rollout may have written releases and did not succeed"
         yield Difference(StaleRow.Plan, "plan", binding.plan.digest, later)
@@ -322,7 +325,7 @@ def identities(binding: Binding) -> Iterable[tuple[str, str]]:
     yield "cluster", binding.cluster
     yield "rollout", binding.rollout.name
     yield "plan", binding.plan.digest
-    yield "run", binding.plan.resolved_by
+    yield "run", binding.plan.resolved_by or NOT_RECORDED
     yield "bound at", binding.bound_at
     yield "pipeline", binding.pipeline.version
     yield from assets(binding.pipeline).items()

@@ -8,6 +8,8 @@ from pathlib import PurePosixPath
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
+#: Of a layer as it is in the registry.
+MOST_LAYER_BYTES = 32 << 20
 MOST_FILES = 5_000
 MOST_FILE_BYTES = 8 << 20
 MOST_BYTES = 64 << 20

@@ -5,6 +5,7 @@ What is not known is refused (payload type, predicate type, versions); fields no
 
 import base64
 import json
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,11 +27,13 @@ from aicr_pipeline.decide.evidence import unrecorded
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import describe
-from aicr_pipeline.model.evidence import PAYLOAD_TYPE, Binding, BoundApproval, Statement
+from aicr_pipeline.model.evidence import PAYLOAD_TYPE, Binding, BoundAicrEvidence, BoundApproval, Statement
 from aicr_pipeline.model.plan import Plan
 
 T = TypeVar("T")
 
+#: Of evidence of earlier versions, which never qualifies.
+RESOLVE_NOT_RECORDED = "the resolve that wrote the plan is not recorded"
 VALID, NOT_ENOUGH, INVALID, INCOMPLETE = 0, 1, 2, 3
 
 
@@ -126,7 +129,9 @@ class Looks:
         if not require_qualifying:
             return
         # Of earlier versions: they said nothing about what is missing there.
-        absent = unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_)
+        absent = [*unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_)]
+        if binding.plan.resolved_by is None:
+            absent.insert(0, RESOLVE_NOT_RECORDED)
         why = "; ".join(binding.not_qualifying_because) or "; ".join(absent)
         if why:
             self.lacking("qualifying", why)
@@ -215,7 +220,7 @@ def _subjects(statement: Statement) -> tuple[None, str]:
 
 def _agrees_with_itself(binding: Binding) -> None:
     """A statement whose parts contradict each other proves nothing, whoever signed it."""
-    validation, approval = binding.validation, binding.approval
+    approval = binding.approval
     if binding.qualifying != (not binding.not_qualifying_because):
         raise ValueError("it qualifies and says why it does not, or the other way round")
     if approval is not None and (approval.decision != "Approved" or not approval.by):
@@ -225,19 +230,37 @@ def _agrees_with_itself(binding: Binding) -> None:
     each = None if approval is None else approval.decisions
     if approval is not None and each is not None and sorted(d.by for d in each) != sorted(approval.by):
         raise ValueError("its approval is not by those whose decisions it names")
+    _agrees_about_validation(binding)
+    if binding.aicr_evidence is not None:
+        _agrees_about_aicr(binding.aicr_evidence, binding.rollout.name)
+
+
+def _agrees_about_validation(binding: Binding) -> None:
+    """What failed is authentic all the same: whether it is enough is asked later."""
+    validation = binding.validation
     if validation.mode == "Disabled":
         if binding.qualifying:
             raise ValueError("it qualifies without validation")
         return
+    counted = validation.passed + validation.failed + validation.skipped + validation.other
+    if validation.tests != counted or validation.report_digest is None:
+        raise ValueError("the counts of its validation do not add up")
+    if binding.outcome != "Succeeded":
+        return
     if validation.failed or validation.other or not validation.passed:
         raise ValueError("the rollout succeeded, but its validation did not pass")
-    if validation.tests != validation.passed + validation.skipped or validation.report_digest is None:
-        raise ValueError("the counts of its validation do not add up")
-    aicr = binding.aicr_evidence
-    if aicr is None:
+    if binding.aicr_evidence is None:
         raise ValueError("its validation left no evidence of AICR's")
+
+
+def _agrees_about_aicr(aicr: BoundAicrEvidence, rollout: str) -> None:
     if aicr.signed != (aicr.key_fingerprint is not None):
         raise ValueError("AICR's evidence is signed without a key, or has a key without being signed")
+    where, _, digest = aicr.reference.partition("@")
+    if digest != aicr.digest:
+        raise ValueError("the reference of AICR's evidence is to another digest than the one it names")
+    if not re.fullmatch(rf".+/evidence/{re.escape(rollout.lower())}-[1-9]", where):
+        raise ValueError("the reference of AICR's evidence is to no attempt of this rollout")
 
 
 def _identities(approval: BoundApproval) -> set[str]:

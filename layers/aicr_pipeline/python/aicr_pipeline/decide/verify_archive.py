@@ -15,6 +15,8 @@ from aicr_pipeline.decide.aicr_evidence import (
     read_aicr_evidence,
 )
 from aicr_pipeline.decide.aicr_signature import verify_key_signature
+from aicr_pipeline.decide.archive_files import check_documents, check_known
+from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_key
@@ -32,7 +34,7 @@ from aicr_pipeline.decide.verify import (
 )
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import DocumentT, parse
-from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, BoundApproval
+from aicr_pipeline.model.evidence import BoundAicrEvidence, BoundApproval
 from aicr_pipeline.model.plan import Plan, plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import (
@@ -48,9 +50,6 @@ from aicr_pipeline.model.rollout import (
 )
 
 Files = Mapping[str, bytes]
-
-#: Named by the statement, and not in the archive: they hold the names of nodes.
-_LEFT_OUT = "/snapshot.yaml"
 
 
 def verify_archive(
@@ -85,38 +84,9 @@ def look_at_archive(
     if key is None and not fingerprints:
         looks.unseen("pin", "no key was named: pass --fingerprint or --key, from a source you trust")
     sealed, own = files.get(layout.ENVELOPE, b""), files.get(layout.PUBLIC_KEY, b"")
-    signed = signed_statement(looks, sealed, key or own, fingerprints)
+    signed = signed_statement(looks, sealed, own if key is None else key, fingerprints)
     _Look(files, signed, looks).all()
     return signed
-
-
-def check_documents(files: Files, binding: Binding) -> int:
-    """How many records are there and are what the statement says.
-
-    Raises
-    ------
-    ValueError
-        Naming one that is missing or another, or one that the statement does not name.
-    """
-    documents = binding.documents or {}
-    for key, want in documents.items():
-        if key.endswith(_LEFT_OUT):
-            continue
-        found = files.get(layout.LEDGER + key)
-        if found is None:
-            raise ValueError(f"{layout.LEDGER}{key} is missing; the statement names it")
-        if sha256(found) != want:
-            raise ValueError(f"{layout.LEDGER}{key} is not the record that the statement names")
-    name = binding.rollout.name
-    free = {layout.LEDGER + rollout_key(name, part) for part in ("binding", "outcome", "revocation")}
-    strangers = sorted(
-        path
-        for path in files
-        if path.startswith(layout.LEDGER) and path not in free and path[len(layout.LEDGER) :] not in documents
-    )
-    if strangers:
-        raise ValueError(f"{strangers[0]} is there, but the statement does not name it")
-    return len(documents)
 
 
 class _Look:
@@ -130,12 +100,15 @@ class _Look:
     def all(self) -> None:
         """Every check, in order."""
         looks, binding = self.looks, self.binding
+        looks.at("files", lambda: (None, check_known(self.files, binding)))
         looks.at("split", lambda: (None, self._split()))
+        self._readme()
+        key = plan_key(binding.plan.digest)
         if binding.documents is None:
+            looks.at("plan", lambda: check_plan(self.signed.statement, self._record(key)))
             looks.unseen("documents", "evidence of an earlier version, which names no records")
             return
         looks.at("documents", lambda: (None, f"{check_documents(self.files, binding)} records are as signed"))
-        key = plan_key(binding.plan.digest)
         plan = looks.at("plan", lambda: check_plan(self.signed.statement, self._record(key)))
         looks.at("records", lambda: (None, self._records(plan)))
         if binding.validation.mode == "Required":
@@ -160,6 +133,21 @@ class _Look:
         if own != pem(as_der(read_key(own))) or fingerprint(as_der(read_key(own))) != self.signed.fingerprint:
             raise ValueError(f"{layout.PUBLIC_KEY} is not the key that signed, as PEM")
         return f"{', '.join(wanted)} are what the envelope holds"
+
+    def _readme(self) -> None:
+        """Whoever follows a README that somebody changed checks nothing.
+
+        Not invalid: another version of this program writes other words, and the evidence is what it is.
+        """
+        names = [name for name in self.files if name not in (layout.README, layout.SUMS)]
+        if self.files.get(layout.README) == readme(self.binding, self.signed.fingerprint, names):
+            self.looks.at("readme", lambda: (None, f"{layout.README} is what this version writes"))
+        else:
+            self.looks.unseen(
+                "readme",
+                f"{layout.README} is not what this version writes: somebody changed it, or another version "
+                "packed it. Do not follow it; the lines are in docs/evidence.md",
+            )
 
     def _records(self, plan: Plan) -> str:
         binding, approval = self.binding, self.binding.approval
@@ -228,7 +216,7 @@ class _Look:
         binding = self.binding
         text = self._record(rollout_key(self.name, "validation"))
         result, problem = judge(text)
-        if problem is not None:
+        if problem is not None and binding.outcome == "Succeeded":
             raise ValueError(problem)
         if result != binding.validation:
             raise ValueError("validation.json does not say what the statement says of the validation")

@@ -32,8 +32,9 @@ class BoundPlan(_Lenient):
     digest: Digest
     from_digest: Digest | None = None
     recipe: str
-    #: The resolve that wrote the plan; the snapshot before the install is of that run.
-    resolved_by: str
+    #: The resolve that wrote the plan; the snapshot before the install is of that run. Absent from evidence
+    #: of earlier versions, which never qualifies.
+    resolved_by: str | None = None
 
 
 class BoundPipeline(_Lenient):
