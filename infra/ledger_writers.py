@@ -15,6 +15,7 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # A plan that came while this rollout held the lock.
     ("Waiting", "rollouts/*/waiting/*", ("start_rollout",)),
     ("Reports", "rollouts/*/report.json", ("assess_transition",)),
+    ("Deployed", "rollouts/*/deployed.json", ("assess_transition",)),
     ("Requests", "rollouts/*/request.json", ("request_approval",)),
     ("Bypasses", "rollouts/*/bypass.json", ("request_approval",)),
     ("Messages", "rollouts/*/messages/*", ("request_approval", "hold_step", "remind_approvers")),

@@ -263,7 +263,7 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     "assess_transition": lambda g: (
         *g.inbox(),
         *g.read("plans/*", "rollouts/*"),
-        *g.write("rollouts/*/report.json"),
+        *g.write("rollouts/*/report.json", "rollouts/*/deployed.json"),
         *g.items(("GetItem",), "FACT"),
         *g.events(),
     ),

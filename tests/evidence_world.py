@@ -24,10 +24,11 @@ from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.dsse import envelope, pae
-from aicr_pipeline.model.evidence import PAYLOAD_TYPE
+from aicr_pipeline.model.evidence import PAYLOAD_TYPE, BoundPipeline
 from aicr_pipeline.model.plan import Plan, PlannedRelease, plan_key
-from aicr_pipeline.model.rollout import Rollout, rollout_key
+from aicr_pipeline.model.rollout import Report, Rollout, rollout_key, step_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives import hashes, serialization
@@ -143,6 +144,8 @@ class Wish:
     charts: bool = False
     #: Whether the recipe is as large as AICR's: about 6 KB for each release.
     large_recipe: bool = False
+    #: What is deployed, from the start to the end.
+    pipeline: BoundPipeline = ASSETS
 
 
 class EvidenceWorld:
@@ -181,7 +184,7 @@ class EvidenceWorld:
             "ledger": self.ledger,
             "registry": self.registry,
             "signer": Signer(self.kms, "alias/evidence"),
-            "pipeline": ASSETS,
+            "pipeline": self.wish.pipeline,
             "public_key_of": lambda uri: der_of(self.aicr_key),
             "clock": lambda: self.now,
             "local_engine": self.wish.local_engine,
@@ -344,7 +347,14 @@ class EvidenceWorld:
         report = assess(None, self.plan, always_ask=True, from_is_whole=True)
         self.put(rollout_key(ROLLOUT, "report"), report.wire())
         self._approved(request_digest(report, DEADLINE))
+        self._ran(report)
         self.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", self.snapshot())
+
+    def _ran(self, report: Report) -> None:
+        ran = {"rollout": ROLLOUT, "pipeline": deployed_digest(self.wish.pipeline), "at": rfc3339(BEGAN)}
+        self.put(rollout_key(ROLLOUT, "deployed"), ran | {"development": self.wish.bypass})
+        for one in report.steps:
+            self.put(step_key(ROLLOUT, one.index), ran | {"index": one.index, "release": one.release})
 
     def _approved(self, digest: str) -> None:
         identity = "bypass" if self.wish.bypass else "signed-in"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.plan import desired_state_digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
@@ -211,6 +212,8 @@ ASSETS = BoundPipeline(
     manifests=sha("manifests"),
     configuration=sha("configuration"),
 )
+#: What the records of a rollout say of it.
+DEPLOYED = deployed_digest(ASSETS)
 VALIDATORS = (BoundValidator(check="operator-health", image=f"{VALIDATOR}:v1.1.2", digest=sha("validator")),)
 TUPLE = BoundTuple(
     instance_types=("p5.48xlarge",),

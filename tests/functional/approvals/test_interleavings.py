@@ -43,6 +43,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from moto import mock_aws
 
 from tests.functional.approvals.support import BASE_URL, BUCKET, KEY, OLD, REGION, Waiting, config, seed
+from tests.unit.samples import DEPLOYED
 
 #: A failure is told at once: making it smaller takes minutes, and its steps are few anyway.
 PHASES = (Phase.explicit, Phase.generate)
@@ -299,7 +300,9 @@ class Life(RuleBasedStateMachine):
         inbox = cast(Inbox, SimpleNamespace(current_version=lambda key: "v1", read=lambda *asked: None))
         bus = Bus(SimpleNamespace(put_events=lambda Entries: {"FailedEntryCount": 0}), "default", "demo")
         try:
-            check_gate(step, self.config, self.ledger, inbox, argocd, self.table, bus, lambda: self.now)
+            check_gate(
+                step, self.config, self.ledger, inbox, argocd, self.table, bus, lambda: self.now, DEPLOYED
+            )
         except PipelineError as error:
             return error.reason
         return None

@@ -15,7 +15,7 @@ from aicr_pipeline.adapters.artifact import push_document
 from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Ledger, NotingLedger
 from aicr_pipeline.adapters.mirror import Destination
-from aicr_pipeline.adapters.rollouts import refuse_over, refuse_revoked
+from aicr_pipeline.adapters.rollouts import load_deployed, load_step, refuse_over, refuse_revoked
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.aicr_evidence import check_made_by, check_same_report
@@ -171,8 +171,15 @@ def _statement(step: StepEvent, binder: Binder) -> bytes:
             tuple_=read_tuple(snapshot, plan.desired_state, workload_images(plan, binder.registry)),
             documents=noting.digests,
             decision_digest=_decision_digest(records, noting.digests),
+            deployed=load_deployed(noting, name),
+            steps=tuple(_ran_with(noting, name, one.index) for one in records.report.steps),
         )
     )
+
+
+def _ran_with(ledger: Ledger, name: str, index: int) -> str | None:
+    started = load_step(ledger, name, index)
+    return started.pipeline if started is not None else None
 
 
 def _decision_digest(records: BoundRecords, digests: Mapping[str, str]) -> str | None:

@@ -172,6 +172,19 @@ class StepStarted(Document):
     index: int
     release: str
     at: str
+    #: Digest of what was deployed then. Absent from records of earlier versions.
+    pipeline: Digest | None = None
+
+
+class Deployed(Document):
+    """``deployed.json``: what was deployed when the rollout began, before anybody was asked."""
+
+    rollout: RolloutName
+    #: Digest of the assets, as evidence binds them.
+    pipeline: Digest
+    #: Whether the cluster was marked ``development``.
+    development: bool
+    at: str
 
 
 class PlanWaits(Document):
