@@ -26,7 +26,8 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Steps", "rollouts/*/steps/*", ("check_gate",)),
     ("Ready", "rollouts/*/ready/*", ("sweep_waiters",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
-    ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
+    # The report, and the attempt that it is of.
+    ("Validations", "rollouts/*/validation*", ("sweep_waiters",)),
     ("Validators", "rollouts/*/validators*", ("sweep_waiters",)),
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
     ("Outcomes", "rollouts/*/outcome.json", ("record_outcome", "start_rollout")),

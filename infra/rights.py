@@ -310,6 +310,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.waiter(),
         *g.push("evidence"),
+        # By what AICR signs with now, its evidence is judged later.
+        *g.aicr_key(),
     ),
     "confirm_criteria": lambda g: (
         *g.read(
@@ -362,7 +364,8 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
         *g.inbox(),
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.write("resolves/*/snapshot.yaml", "rollouts/*/snapshot.yaml", "rollouts/*/validation.json"),
-        # Which validators ran.
+        # Which attempt it was, and which validators ran.
+        *g.write("rollouts/*/validations/*"),
         *g.write("rollouts/*/validators/*", "rollouts/*/validators.json"),
         # That a release became ready.
         *g.write("rollouts/*/ready/*"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +29,7 @@ from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.dsse import envelope, pae
 from aicr_pipeline.model.evidence import PAYLOAD_TYPE, BoundPipeline
 from aicr_pipeline.model.plan import Plan, PlannedRelease, plan_key
-from aicr_pipeline.model.rollout import Report, Rollout, rollout_key, step_key
+from aicr_pipeline.model.rollout import Report, Rollout, Validated, rollout_key, step_key, validated_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives import hashes, serialization
@@ -396,6 +397,19 @@ class EvidenceWorld:
         self.evidence_digest = self.push(files, repository, "recipe-0123456789ab")
         if self.aicr_key is not None:
             self.attach(self.signature(files["statement.intoto.json"][0], self.aicr_key), repository)
+
+    def attempt(
+        self, signing_key: str | None = None, public_key: bytes | None = None, report: bytes | None = None
+    ) -> None:
+        """What the sweeper writes down of the attempt."""
+        kept = Validated(
+            rollout=ROLLOUT,
+            repository=f"{ROLLOUT}-1",
+            report=sha256(report or self.report()),
+            signing_key=signing_key,
+            public_key=base64.b64encode(public_key).decode() if public_key else None,
+        )
+        self.put(validated_key(ROLLOUT, f"{ROLLOUT}-1"), kept.wire())
 
     def signature(self, statement: bytes, key: Any) -> bytes:
         """A Sigstore bundle about the pushed evidence, as AICR writes it with a key."""

@@ -101,6 +101,8 @@ def test_the_bucket_refuses_everybody_else(stack: Stack) -> None:
         ("rollouts/r/steps/0001.json", {"check_gate"}),
         ("rollouts/r/report.json", {"assess_transition"}),
         ("rollouts/r/deployed.json", {"assess_transition"}),
+        ("rollouts/r/validation.json", {"sweep_waiters"}),
+        ("rollouts/r/validations/r-1.json", {"sweep_waiters"}),
         ("rollouts/r/outcome.json", {"record_outcome", "start_rollout"}),
         ("rollouts/r/told.json", {"record_outcome"}),
         ("evidence/demo/r/x.intoto.json", {"bind_evidence"}),

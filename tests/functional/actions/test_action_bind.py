@@ -593,3 +593,25 @@ def test_evidence_without_that_signature_fails_the_rollout(
         world.bind(**binder)
     assert world.kms.calls == []
     assert evidence_keys(world) == []
+
+
+def test_it_is_judged_by_what_the_job_was_started_with(make: Callable[..., EvidenceWorld]) -> None:
+    """A key that is added, removed or replaced before the evidence is bound: none of it is about this Job."""
+    plain, signed = make(), make(aicr_key="EC")
+    plain.attempt()
+    changes: dict[str, Any] = {"config": signed.config, "public_key_of": lambda uri: der_of(OTHER)}
+    assert plain.bind(**changes)["aicrSigned"] is False, "added"
+    for name, removed in (("removed", True), ("replaced", False)):
+        world = make(aicr_key="EC")
+        world.attempt(signing_key="awskms:///alias/aicr", public_key=der_of(world.aicr_key))
+        if removed:
+            changes = {"config": make().config}
+        bound = world.bind(**changes)
+        assert (bound["aicrSigned"], bound["qualifying"]) == (True, True), name
+
+
+def test_an_attempt_of_another_report_is_not_bound(make: Callable[..., EvidenceWorld]) -> None:
+    world = make()
+    world.attempt(report=b"another")
+    with refused(Reason.RolloutFailed, "is of another report than the rollout's"):
+        world.bind()

@@ -1,5 +1,6 @@
 """State "Bind evidence": one signed statement ties plan, approval, charts and validation together."""
 
+import base64
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from typing import Any, NoReturn
 
 from aicr_pipeline.actions.evidence_records import read_records, read_validators, workload_images
 from aicr_pipeline.actions.validate_deployment import evidence_repository
+from aicr_pipeline.actions.validation_record import load_attempt
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.aicr_evidence import FetchedEvidence, fetch_aicr_evidence
 from aicr_pipeline.adapters.approvals import approval_record_key
@@ -42,7 +44,7 @@ from aicr_pipeline.model.evidence import (
 )
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import Validated, rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -215,8 +217,10 @@ def _validation(
     result, problem = judge(report)
     if problem is not None:
         _refuse(problem)
-    repository = binder.registry.repository("evidence", _own_repository(step), Counters())
-    fetched = fetch_aicr_evidence(repository, binder.config.validation.signing_key, binder.public_key_of)
+    named = _own_repository(step)
+    repository = binder.registry.repository("evidence", named, Counters())
+    signing_key, public_key_of = _signed_with(load_attempt(ledger, name, named), report, binder)
+    fetched = fetch_aicr_evidence(repository, signing_key, public_key_of)
     check_same_report(fetched.evidence, report)
     validators = read_validators(ledger, name, read_report(report))
     ran = [item.image for item in validators or ()]
@@ -225,6 +229,20 @@ def _validation(
     check_same_recipe(fetched.files.get("recipe.yaml", b""), recipe, plan)
     _keep_aicr_key(fetched, binder)
     return result, _aicr_evidence(fetched), validators
+
+
+def _signed_with(
+    attempt: Validated | None, report: bytes, binder: Binder
+) -> tuple[str | None, Callable[[str], bytes]]:
+    """By what the Job was started with: today's configuration says nothing about it."""
+    if attempt is None:
+        return binder.config.validation.signing_key, binder.public_key_of
+    if attempt.report != sha256(report):
+        _refuse(f"evidence/{attempt.repository} is of another report than the rollout's.")
+    if attempt.public_key is None:
+        return attempt.signing_key, binder.public_key_of
+    public_key = base64.b64decode(attempt.public_key)
+    return attempt.signing_key, lambda _uri: public_key
 
 
 def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:
