@@ -278,6 +278,7 @@ class EvidenceWorld:
     def snapshot(self) -> bytes:
         labels = [("pool", "gpu"), ("node.kubernetes.io/instance-type", "p5.48xlarge")]
         labels.append(("nvidia.com/cuda.driver-version.full", "580.173.02"))
+        labels.append(("eks.amazonaws.com/nodegroup-image", "ami-0123456789abcdef0"))
         data = {"node-count": 1, "node-list": "gpu-1", "truncated": False}
         items = [{"context": {"key": key, "value": value}, "data": dict(data)} for key, value in labels]
         node = {"source-node": "gpu-1", "kernel-version": "6.17.0", "os-image": "Ubuntu 24.04.3 LTS"}

@@ -217,7 +217,7 @@ DEPLOYED = deployed_digest(ASSETS)
 VALIDATORS = (BoundValidator(check="operator-health", image=f"{VALIDATOR}:v1.1.2", digest=sha("validator")),)
 TUPLE = BoundTuple(
     instance_types=("p5.48xlarge",),
-    node_images=("Ubuntu 24.04.3 LTS",),
+    node_images=("ami-0123456789abcdef0",),
     kernels=("6.17.0-1019-aws",),
     drivers=("580.173.02",),
     gpu_mode="gpu-operator",

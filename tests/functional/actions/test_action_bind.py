@@ -72,7 +72,7 @@ def test_everything_that_the_support_policy_names_is_bound(make: Callable[..., E
     assert found["pipeline"] == ASSETS.wire()
     assert found["tuple"] == {
         "instanceTypes": ["p5.48xlarge"],
-        "nodeImages": ["Ubuntu 24.04.3 LTS"],
+        "nodeImages": ["ami-0123456789abcdef0"],
         "kernels": ["6.17.0"],
         "drivers": ["580.173.02"],
         "gpuMode": "gpu-operator",
