@@ -579,7 +579,10 @@ def test_a_signature_of_aicrs_is_required_once_a_key_is_configured(
     found = predicate_of(world, bound)["aicrEvidence"]
     mark = fingerprint(der_of(world.aicr_key))
     assert (bound["aicrSigned"], found["signed"], found["keyFingerprint"]) == (True, True, mark)
-    assert world.s3.objects[f"evidence/demo/keys/{mark}.pem"] == pem(der_of(world.aicr_key))
+    assert world.s3.objects[f"evidence/demo/aicr-keys/{mark}.pem"] == pem(der_of(world.aicr_key))
+    assert [key for key in evidence_keys(world) if "/keys/" in key] == [
+        f"evidence/demo/keys/{bound['fingerprint']}.pem"
+    ], "whoever pins what is there pins the pipeline alone"
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["none", "another key's"])

@@ -25,7 +25,7 @@ from aicr_pipeline.decide.bound_records import BoundRecords, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
 from aicr_pipeline.decide.evidence import Bound, statement
-from aicr_pipeline.decide.evidence_archive import key_in_ledger
+from aicr_pipeline.decide.evidence_archive import aicr_key_in_ledger, key_in_ledger
 from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.decide.validation import judge, read_report
@@ -259,9 +259,9 @@ def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:
 
 
 def _keep_aicr_key(fetched: FetchedEvidence, binder: Binder) -> None:
-    """AICR's key is kept as ours is: whoever verifies later has it beside the evidence."""
+    """AICR's key is kept as ours is, but apart: whoever verifies later has it, and takes it for no pin."""
     if fetched.signature is not None:
-        key = key_in_ledger(binder.config.cluster.name, fetched.signature.fingerprint)
+        key = aicr_key_in_ledger(binder.config.cluster.name, fetched.signature.fingerprint)
         binder.ledger.put_same(key, pem(fetched.signature.public_key), "application/x-pem-file")
 
 
