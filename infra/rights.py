@@ -6,6 +6,7 @@ A wildcard carries its reason (``why``), which becomes the acknowledgement of th
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aicr_pipeline.adapters.jobs import MOST_ATTEMPTS
 from aicr_pipeline.decide.ecr_host import EcrHost
 from aicr_pipeline.model.config import ClusterConfig
 
@@ -123,21 +124,26 @@ class Grants:
 
     def pull(self, *folders: str) -> tuple[Right, ...]:
         """Pull from repositories under the prefix."""
-        return (*self.login(), *self._repositories(_PULL, folders))
+        return (*self.login(), *self._repositories(_PULL, _whole(folders)))
 
     def push(self, *folders: str) -> tuple[Right, ...]:
         """Pull from, push to and create repositories under the prefix. Never delete."""
-        return (*self.login(), *self._repositories(_PUSH, folders))
+        return (*self.login(), *self._repositories(_PUSH, _whole(folders)))
+
+    def push_attempts(self, folder: str) -> tuple[Right, ...]:
+        """The same, of the repositories of a rollout's attempts alone: ``…-1`` to ``…-9``."""
+        attempts = tuple(f"{folder}/*-{attempt}" for attempt in range(1, MOST_ATTEMPTS + 1))
+        return (*self.login(), *self._repositories(_PUSH, attempts))
 
     def tags(self, *folders: str) -> tuple[Right, ...]:
         """List the tags of repositories under the prefix."""
-        return self._repositories(("ecr:ListImages",), folders)
+        return self._repositories(("ecr:ListImages",), _whole(folders))
 
-    def _repositories(self, actions: tuple[str, ...], folders: tuple[str, ...]) -> tuple[Right, ...]:
+    def _repositories(self, actions: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[Right, ...]:
         if self.ecr is None:
             return ()
         prefix = self.config.registry.prefix
-        arns = tuple(self.ecr.repositories(f"{prefix}/{folder}/*") for folder in folders)
+        arns = tuple(self.ecr.repositories(f"{prefix}/{pattern}") for pattern in patterns)
         return (Right(actions, arns, _REPOSITORIES),)
 
     def publish(self) -> tuple[Right, ...]:
@@ -226,6 +232,10 @@ class Grants:
         )
 
 
+def _whole(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{folder}/*" for folder in folders)
+
+
 _OWN = ("GetItem", "PutItem", "UpdateItem", "DeleteItem")
 
 _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
@@ -305,11 +315,11 @@ _RIGHTS: dict[str, Callable[[Grants], tuple[Right, ...]]] = {
     ),
     "apply_release": lambda g: g.read("plans/*", "rollouts/*/outcome.json", "rollouts/*/revocation.json"),
     "wait_until_ready": lambda g: g.waiter(),
-    # As with render_bundle: the Job's token reaches evidence/ and nothing else.
+    # As with render_bundle: the Job's token reaches the attempts' evidence and nothing else, so no binding.
     "validate_deployment": lambda g: (
         *g.read("plans/*", "rollouts/*", "resolves/*"),
         *g.waiter(),
-        *g.push("evidence"),
+        *g.push_attempts("evidence"),
         # By what AICR signs with now, its evidence is judged later.
         *g.aicr_key(),
     ),
