@@ -83,7 +83,7 @@ evidence-pack: $(READY) ## the archive of a rollout's evidence, of a deployed cl
 reasons: $(READY) ## docs/reasons.md from real runs: what people see for each reason, some ten minutes
 	@rm -rf build/reasons
 	@REASONS_TO=$(CURDIR)/build/reasons $(BIN)/python -m pytest -q -n 0 -W ignore tests/workflow/small \
-	  $(addprefix tests/workflow/test_,resolve.py jobs.py bundles.py when.py)
+	  $(addprefix tests/workflow/test_,resolve.py jobs.py bundles.py when.py signing_in.py)
 	@$(BIN)/python -m tests.workflow.exhibits build/reasons > docs/reasons.md
 
 clean: ## all that was built; the virtual environment stays

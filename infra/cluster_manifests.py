@@ -180,7 +180,7 @@ def main(name: str) -> int:
     """Print the manifests of ``clusters/<name>.yaml``; returns the exit status."""
     file = ROOT / "clusters" / f"{Path(name).stem}.yaml"
     if not file.is_file():
-        print(f"There is no {file.relative_to(ROOT)}.", file=sys.stderr)
+        print(f"There is no {file.relative_to(ROOT)}; CLUSTER is a name of clusters/.", file=sys.stderr)
         return 2
     try:
         config = load_cluster_config(file)

@@ -93,7 +93,7 @@ def main(name: str, target: str) -> int:
     """Write the document of ``clusters/<name>.yaml``; returns the exit status."""
     file = ROOT / "clusters" / f"{Path(name).stem}.yaml"
     if not file.is_file():
-        print(f"There is no {file.relative_to(ROOT)}.", file=sys.stderr)
+        print(f"There is no {file.relative_to(ROOT)}; CLUSTER is a name of clusters/.", file=sys.stderr)
         return 2
     sources = Sources.found(ROOT / "build")
     try:

@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import os
 import re
 import signal
 import sys
@@ -69,6 +70,14 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def _no_folder(out: Path) -> str | None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"--out: {out} cannot be a folder for the results ({error.strerror})"
+    return None if os.access(out, os.W_OK) else f"--out: {out} cannot be written to"
+
+
 def _problem(cluster: Path, options: argparse.Namespace) -> str | None:
     if not cluster.is_file():
         known = ", ".join(sorted(file.stem for file in (_ROOT / "clusters").glob("*.yaml")))
@@ -84,7 +93,7 @@ def _problem(cluster: Path, options: argparse.Namespace) -> str | None:
         return "bypass: nobody is asked, so nobody can approve; leave one of the two out"
     if options.approve is not None and not _NAME.match(options.approve):
         return "approve: a name of at most 40 lower-case letters, digits and dashes"
-    return None
+    return _no_folder(options.out)
 
 
 if __name__ == "__main__":

@@ -89,8 +89,9 @@ def run(job: Job, console: Console) -> int:
         summary = _run(job, console, began)
     except PipelineError as error:
         summary = refused(str(error.reason), error.message, time.monotonic() - began)
-    # Its keys ended with the run.
-    (job.out / _TERMINAL).unlink(missing_ok=True)
+    finally:
+        # Its keys ended with the run, however that ended.
+        (job.out / _TERMINAL).unlink(missing_ok=True)
     scenario = job.options.scenario
     if scenario is not None:
         summary["scenario"] = _came_as_told(scenario, summary)

@@ -4,9 +4,10 @@ from typing import Any
 
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.hold_step import hold_step
+from aicr_pipeline.actions.tell_approvers import Ways
 from aicr_pipeline.clock import now
 from aicr_pipeline.model.step import StepEvent
-from aicr_pipeline.outgoing import ways
+from aicr_pipeline.outgoing import failure
 from aicr_pipeline.step import logger, metrics, step_handler
 
 
@@ -17,7 +18,7 @@ def handler(step: StepEvent) -> dict[str, Any]:
         step,
         wiring.config(),
         wiring.ledger(),
-        ways(metrics, logger),
+        Ways(wiring.notifier(), wiring.slack(), wiring.bus(), failure(metrics, logger)),
         wiring.waits(),
         wiring.approval_key(),
         env.text("APPROVAL_URL"),

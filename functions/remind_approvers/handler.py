@@ -4,9 +4,10 @@ from typing import Any
 
 from aicr_pipeline import env, wiring
 from aicr_pipeline.actions.remind_approvers import Reachability, remind_approvers
+from aicr_pipeline.actions.tell_approvers import Ways
 from aicr_pipeline.clock import now
 from aicr_pipeline.event_source import event_handler, logger, metrics
-from aicr_pipeline.outgoing import ways
+from aicr_pipeline.outgoing import failure
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 
@@ -28,7 +29,7 @@ def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
         wiring.config(),
         wiring.ledger(),
         wiring.coordination(),
-        ways(metrics, logger),
+        Ways(wiring.notifier(), wiring.slack(), wiring.bus(), failure(metrics, logger)),
         wiring.approval_key(),
         env.text("APPROVAL_URL"),
         now,

@@ -59,6 +59,9 @@ def test_a_key_that_signs(key: str) -> None:
         "awskms:///arn:aws:kms:us-west-2:111122223333:alias/a",
         "awskms:///arn:aws:s3:::bucket",
         "awskms:///11111111-2222-3333-4444-555555555555",
+        "awskms:///alias//",
+        "awskms:///alias/a//b",
+        "awskms:///alias/a/",
         KEY + "\n",
         7,
     ],
@@ -86,8 +89,16 @@ def test_keys_that_are_none(key: object) -> None:
             "AICR v0.19.0-next cannot sign",
         ),
         (
-            {**ENABLED, "validation.signingKey": "awskms:///alias/aicr-pipeline-demo-evidence"},
-            "validation.signingKey: this is the pipeline's own key",
+            {**ENABLED, "validation.signingKey": "awskms:///alias/aicr-pipeline-another-evidence"},
+            "validation.signingKey: this is a pipeline's own key",
+        ),
+        (
+            {**ENABLED, "validation.signingKey": "awskms:///alias/aws/s3"},
+            "validation.signingKey: a key that AWS manages signs nothing",
+        ),
+        (
+            {**ENABLED, "validation.signingKey": "gcpkms://projects/x"},
+            "validation.signingKey: expected awskms:///alias/<name> or awskms:///<ARN of a key>",
         ),
         (
             {**ENABLED, "validation.transparencyLog": True},
@@ -104,8 +115,9 @@ def test_validations_that_are_refused(changes: dict[str, object], words: str) ->
     document = CONFIG
     for path, value in changes.items():
         document = changed(document, path, value)
-    with refused(Reason.InvalidConfiguration, words):
+    with refused(Reason.InvalidConfiguration, words) as found:
         parse_cluster_config(document, "configuration demo.yaml")
+    assert "(document)" not in str(found.info.value), "the sentence names its field itself"
 
 
 def test_a_development_version_that_signs() -> None:

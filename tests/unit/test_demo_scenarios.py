@@ -25,6 +25,17 @@ def test_a_scenario_that_is_not_there_is_refused_with_those_that_are(
     assert all(name in said for name in names())
 
 
+def test_a_place_that_cannot_take_the_results_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/x")):
+        with pytest.raises(SystemExit) as caught:
+            main(["--out", str(out)])
+        assert caught.value.code == 2
+        assert "cannot be a folder for the results" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_scenario_s_settings_are_a_configuration(tmp_path: Path, name: str) -> None:
     made = demo.options(

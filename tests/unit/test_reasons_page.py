@@ -21,7 +21,7 @@ def test_each_reason_has_its_entry_in_their_order() -> None:
 @pytest.mark.parametrize("reason", list(Reason))
 def test_it_was_seen_on_a_whole_machine(reason: Reason) -> None:
     said = entries()[str(reason)]
-    assert "No run came to it" not in said
+    assert "No run of" not in said
     assert re.search(r"^> \S", said, re.MULTILINE), "the sentence"
     assert "Terminal, `python -m aicr_pipeline.status`:" in said
     assert "\nPage:\n" in said or "no page" in said or "nobody has a link" in said

@@ -97,6 +97,8 @@ _HEAD = """# Reasons, as people see them
 Made by `make reasons` from real runs of the whole machine: for each reason the sentence, and what terminal
 and page show. What to do is in the [runbook](runbook.md#reasons). Times, digests, names and ports are
 always the same here.
+
+{index}
 """
 #: Of a page, before what it shows of every rollout.
 _REST = ("Mind this", "What changes", "Records")
@@ -106,11 +108,11 @@ _MOST_SENTENCE = 600
 
 def document(kept: Mapping[str, Mapping[str, str]]) -> str:
     """docs/reasons.md. A reason that no run came to is said to be missing."""
-    parts = [_HEAD]
+    parts = [_HEAD.format(index=" · ".join(f"[{reason}](#{str(reason).lower()})" for reason in Reason))]
     for reason in Reason:
         found = kept.get(str(reason))
         parts.append(f"## {reason}\n")
-        parts.append("No run came to it.\n" if found is None else _entry(found))
+        parts.append("No run of `make reasons` came to it.\n" if found is None else _entry(found))
     return "\n".join(parts)
 
 
@@ -133,10 +135,10 @@ def _entry(found: Mapping[str, str]) -> str:
                 break
             lines.append(line)
         text += f"\nPage:\n\n{_block(chr(10).join(lines))}"
-    elif found["machine"] == "rollout":
-        text += "\nNobody was asked, so nobody has a link to its page.\n"
     elif found["machine"] == "resolve":
         text += "\nThere is no rollout yet, so no page.\n"
+    else:
+        text += "\nNobody was asked, so nobody has a link to its page.\n"
     return f"{text}\nSeen in `{found['test'].rpartition('/')[2]}`.\n"
 
 

@@ -79,7 +79,7 @@ def test_an_assessment_twice_is_one_report(place: Place) -> None:
 
 
 def test_the_steps_of_two_hundred_releases_fit_into_the_state(place: Place) -> None:
-    """docs/decisions/0017: the one exception to states of 8 KB, far from the 256 KB that AWS takes."""
+    """docs/decisions/0018: the one exception to states of 8 KB, far from the 256 KB that AWS takes."""
     whole = plan(*(release(f"a-release-with-a-long-name-{number:03}") for number in range(200)))
     place.start_rollout(whole)
     fresh(place)

@@ -9,8 +9,10 @@ from aicr_pipeline.model.rollout import step_key
 
 from local.argocd import Fault
 from local.kube import APPLICATIONS, ROLE_BINDINGS, SECRETS
+from tests.workflow import exhibits
 from tests.workflow.leftovers import no_secret_is_left
 from tests.workflow.small.machine import RELEASES, SmallMachine
+from tests.workflow.small.terminal import told
 
 SLOW = Fault(health="Progressing")
 
@@ -165,3 +167,29 @@ def test_revoking_in_the_middle_stops_before_the_next_step(small: SmallMachine, 
     assert small.pipeline.ledger(step_key(ended.name, step + 1)) is None
     page = small.page(after=sent)
     assert 'data-state="revoked"' in page and f"{step} release" in page
+
+
+def test_a_signing_key_whose_alias_is_gone_stops_where_it_is_needed(small: SmallMachine) -> None:
+    """Everything is installed by then: nothing is signed by halves, and a fresh submission goes on."""
+    aws = small.pipeline.aws
+    alias, kms = f"alias/aicr-pipeline-{small.pipeline.config.cluster.name}-evidence", aws.client("kms")
+    (key,) = (one["TargetKeyId"] for one in kms.list_aliases()["Aliases"] if one["AliasName"] == alias)
+    wished = small.plan()
+    small.start(wished)
+    kms.delete_alias(AliasName=alias)
+    try:
+        small.approve()
+        stopped = small.ended()
+        small.wait(lambda: "SigningKeyUnavailable" in told(small), 30, "the stall in the status")
+    finally:
+        kms.create_alias(AliasName=alias, TargetKeyId=key)
+    assert (stopped.status, small.outcome(stopped.name)) == ("FAILED", {}), "no end: it can be redriven"
+    assert small.pipeline.ledger(f"rollouts/{stopped.name}/binding.json") is None
+    sentence = re.search(r"stalled: (.*)", told(small))
+    assert sentence and "Signing evidence with " in sentence[1] and alias in sentence[1]
+    exhibits.seen(small, "SigningKeyUnavailable", sentence[1], stopped.name)
+    small.start(wished)
+    small.approve()
+    ended = small.ended()
+    assert ended.status == "SUCCEEDED", ended.cause
+    assert small.pipeline.ledger(f"rollouts/{ended.name}/binding.json") is not None

@@ -49,7 +49,7 @@ def _against_release(running: Running | None, release: Release) -> Iterable[Line
     released |= {f"layer {name}": digest for name, digest in release.layers.items()}
     runs = assets(running.pipeline) if running else {}
     runs.pop("manifests", None)
-    for part in sorted(released.keys() | runs.keys()):
+    for part in sorted(released.keys() | runs.keys() | {_DEPENDENCIES}):
         if part == _DEPENDENCIES and part not in released:
             yield Line(part, against, "unknown", "the release was made without that layer built")
             continue

@@ -1,6 +1,7 @@
 """What all documents share: strictness, camelCase on the wire, and errors that name the field's path."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -22,6 +23,9 @@ class Document(BaseModel):
         """The document as JSON values under its wire names, without absent optional fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
+
+#: How a sentence about one field begins: ``validation.signingKey: …``.
+_NAMED = re.compile(r"[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)*: ")
 
 DocumentT = TypeVar("DocumentT", bound=Document)
 
@@ -57,9 +61,15 @@ def parse(model: type[DocumentT], data: Any, reason: Reason, what: str) -> Docum
 
 def describe(error: ValidationError, most: int = 10) -> str:
     """Each problem as ``path: what is wrong``, joined by semicolons. Values are never repeated."""
-    found = [f"{path(item['loc'])}: {_plain(item)}" for item in error.errors(include_url=False)]
+    found = [_problem(item) for item in error.errors(include_url=False)]
     more = f"; and {len(found) - most} more" if len(found) > most else ""
     return "; ".join(found[:most]) + more + "."
+
+
+def _problem(item: Any) -> str:
+    said = _plain(item)
+    # What fields say of each other is found at the document; the sentence begins with the field it is about.
+    return said if not item["loc"] and _NAMED.match(said) else f"{path(item['loc'])}: {said}"
 
 
 def path(location: tuple[int | str, ...]) -> str:

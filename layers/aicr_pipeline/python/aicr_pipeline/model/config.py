@@ -25,6 +25,7 @@ from aicr_pipeline.model.fields import (
     Text,
     seconds,
 )
+from aicr_pipeline.model.key_uri import key_of_ours
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.schedule import schedule_expression
 
@@ -226,16 +227,7 @@ class Validation(Document):
     """
 
     enabled: bool = False
-    signing_key: (
-        Annotated[
-            str,
-            StringConstraints(
-                pattern=r"^awskms:///(alias/[A-Za-z0-9/_-]{1,249}"
-                r"|arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}))$"
-            ),
-        ]
-        | None
-    ) = None
+    signing_key: Annotated[str, AfterValidator(key_of_ours)] | None = None
     transparency_log: bool = False
     service_account_annotations: dict[str, str] = Field(default_factory=dict, max_length=50)
 
@@ -336,11 +328,6 @@ class ClusterConfig(Document):
             raise ValueError(
                 f"validation.signingKey: AICR {aicr.version} cannot sign with a key; aicr.version must be "
                 "1.1.0 or later"
-            )
-        if validation.signing_key == f"awskms:///alias/aicr-pipeline-{self.cluster.name}-evidence":
-            raise ValueError(
-                "validation.signingKey: this is the pipeline's own key, which nobody else may sign with; "
-                "make another"
             )
 
 
