@@ -278,7 +278,8 @@ class Life(RuleBasedStateMachine):
             # An answer that was throttled stays what it was decided to be.
             decision = load_decision(self.ledger, self.waiting.name)
             self.seen = Seen(decision, "revocation" in self.set, self.superseded, self.now)
-        world = World(self.ledger, self.table, *[cast(Any, None)] * 2, lambda: self.now, cast(Any, None))
+        nothing = cast(Any, None)
+        world = World(self.ledger, self.table, *[nothing] * 2, lambda: self.now, *[nothing] * 2)
         Sweep(world, self.tokens, "one", 0.0, 0.0, lambda problem, waiter: None, lambda seconds: None).run()
 
     def _gate(self) -> Reason | None:
