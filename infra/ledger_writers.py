@@ -15,6 +15,7 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # A plan that came while this rollout held the lock.
     ("Waiting", "rollouts/*/waiting/*", ("start_rollout",)),
     ("Reports", "rollouts/*/report.json", ("assess_transition",)),
+    ("Deployed", "rollouts/*/deployed.json", ("assess_transition",)),
     ("Requests", "rollouts/*/request.json", ("request_approval",)),
     ("Bypasses", "rollouts/*/bypass.json", ("request_approval",)),
     ("Messages", "rollouts/*/messages/*", ("request_approval", "hold_step", "remind_approvers")),
@@ -25,7 +26,8 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Steps", "rollouts/*/steps/*", ("check_gate",)),
     ("Ready", "rollouts/*/ready/*", ("sweep_waiters",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
-    ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
+    # The report, and the attempt that it is of.
+    ("Validations", "rollouts/*/validation*", ("sweep_waiters",)),
     ("Validators", "rollouts/*/validators*", ("sweep_waiters",)),
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
     ("Outcomes", "rollouts/*/outcome.json", ("record_outcome", "start_rollout")),

@@ -4,6 +4,7 @@ from typing import Any
 
 from local.kube import NODES, Store
 
+_KERNEL = "6.17.0-1019-aws"
 _REGION = "us-west-2"
 
 
@@ -25,6 +26,9 @@ def _node(group: str, number: int, instance_type: str) -> dict[str, Any]:
         "topology.kubernetes.io/region": _REGION,
         "topology.kubernetes.io/zone": f"{_REGION}a",
         "eks.amazonaws.com/nodegroup": group,
+        "eks.amazonaws.com/nodegroup-image": "ami-0123456789abcdef0",
+        # Node Feature Discovery's, which comes with the GPU Operator: here it is there from the start.
+        "feature.node.kubernetes.io/kernel-version.full": _KERNEL,
     }
     taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}] if is_gpu else []
     return {
@@ -38,7 +42,7 @@ def _node(group: str, number: int, instance_type: str) -> dict[str, Any]:
             "nodeInfo": {
                 "kubeletVersion": "v1.34.2-eks-local",
                 "osImage": "Ubuntu 24.04.3 LTS",
-                "kernelVersion": "6.17.0-1019-aws",
+                "kernelVersion": _KERNEL,
                 "architecture": "amd64",
                 "operatingSystem": "linux",
                 "containerRuntimeVersion": "containerd://2.1.5",

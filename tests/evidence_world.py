@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +25,11 @@ from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.dsse import envelope, pae
-from aicr_pipeline.model.evidence import PAYLOAD_TYPE
+from aicr_pipeline.model.evidence import PAYLOAD_TYPE, BoundPipeline
 from aicr_pipeline.model.plan import Plan, PlannedRelease, plan_key
-from aicr_pipeline.model.rollout import Rollout, rollout_key
+from aicr_pipeline.model.rollout import Report, Rollout, Validated, rollout_key, step_key, validated_key
 from aicr_pipeline.model.step import StepEvent
 from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives import hashes, serialization
@@ -143,6 +145,8 @@ class Wish:
     charts: bool = False
     #: Whether the recipe is as large as AICR's: about 6 KB for each release.
     large_recipe: bool = False
+    #: What is deployed, from the start to the end.
+    pipeline: BoundPipeline = ASSETS
 
 
 class EvidenceWorld:
@@ -181,7 +185,7 @@ class EvidenceWorld:
             "ledger": self.ledger,
             "registry": self.registry,
             "signer": Signer(self.kms, "alias/evidence"),
-            "pipeline": ASSETS,
+            "pipeline": self.wish.pipeline,
             "public_key_of": lambda uri: der_of(self.aicr_key),
             "clock": lambda: self.now,
             "local_engine": self.wish.local_engine,
@@ -274,6 +278,7 @@ class EvidenceWorld:
     def snapshot(self) -> bytes:
         labels = [("pool", "gpu"), ("node.kubernetes.io/instance-type", "p5.48xlarge")]
         labels.append(("nvidia.com/cuda.driver-version.full", "580.173.02"))
+        labels.append(("eks.amazonaws.com/nodegroup-image", "ami-0123456789abcdef0"))
         data = {"node-count": 1, "node-list": "gpu-1", "truncated": False}
         items = [{"context": {"key": key, "value": value}, "data": dict(data)} for key, value in labels]
         node = {"source-node": "gpu-1", "kernel-version": "6.17.0", "os-image": "Ubuntu 24.04.3 LTS"}
@@ -344,7 +349,14 @@ class EvidenceWorld:
         report = assess(None, self.plan, always_ask=True, from_is_whole=True)
         self.put(rollout_key(ROLLOUT, "report"), report.wire())
         self._approved(request_digest(report, DEADLINE))
+        self._ran(report)
         self.ledger.put_once(f"rollouts/{ROLLOUT}/snapshot.yaml", self.snapshot())
+
+    def _ran(self, report: Report) -> None:
+        ran = {"rollout": ROLLOUT, "pipeline": deployed_digest(self.wish.pipeline), "at": rfc3339(BEGAN)}
+        self.put(rollout_key(ROLLOUT, "deployed"), ran | {"development": self.wish.bypass})
+        for one in report.steps:
+            self.put(step_key(ROLLOUT, one.index), ran | {"index": one.index, "release": one.release})
 
     def _approved(self, digest: str) -> None:
         identity = "bypass" if self.wish.bypass else "signed-in"
@@ -386,6 +398,19 @@ class EvidenceWorld:
         self.evidence_digest = self.push(files, repository, "recipe-0123456789ab")
         if self.aicr_key is not None:
             self.attach(self.signature(files["statement.intoto.json"][0], self.aicr_key), repository)
+
+    def attempt(
+        self, signing_key: str | None = None, public_key: bytes | None = None, report: bytes | None = None
+    ) -> None:
+        """What the sweeper writes down of the attempt."""
+        kept = Validated(
+            rollout=ROLLOUT,
+            repository=f"{ROLLOUT}-1",
+            report=sha256(report or self.report()),
+            signing_key=signing_key,
+            public_key=base64.b64encode(public_key).decode() if public_key else None,
+        )
+        self.put(validated_key(ROLLOUT, f"{ROLLOUT}-1"), kept.wire())
 
     def signature(self, statement: bytes, key: Any) -> bytes:
         """A Sigstore bundle about the pushed evidence, as AICR writes it with a key."""

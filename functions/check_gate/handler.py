@@ -21,4 +21,5 @@ def handler(step: StepEvent) -> dict[str, Any]:
         wiring.coordination(),
         wiring.bus(),
         now,
+        wiring.deployed(),
     )

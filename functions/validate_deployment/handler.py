@@ -19,4 +19,5 @@ def handler(step: StepEvent) -> dict[str, Any]:
         wiring.ledger(),
         wiring.registry_credentials(),
         JobPlace(wiring.cluster(), wiring.waits(), now),
+        wiring.public_key_of,
     )

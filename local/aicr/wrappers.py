@@ -12,6 +12,11 @@ from typing import Any
 from local.aicr import AICR_VERSION, profile
 from local.aicr.documents import to_yaml
 
+#: By tag and digest, as AICR has it.
+_TORCH = (
+    "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime"
+    "@sha256:eee11b3b3872a8c838e35ef48f08b2d5def2080902c7f666831310ca1a0ef2be"
+)
 Objects = list[dict[str, Any]]
 WRAPPER_VERSION = "0.1.0"
 
@@ -152,7 +157,7 @@ def training_runtime(placement: Placement) -> tuple[str, str]:
     pod = {
         "nodeSelector": placement.accelerated_selector,
         "tolerations": placement.accelerated_tolerations,
-        "containers": [{"name": "node", "image": "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime"}],
+        "containers": [{"name": "node", "image": _TORCH}],
     }
     job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
     objects: Objects = [

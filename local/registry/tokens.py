@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -18,7 +19,10 @@ USER = "AWS"
 
 @dataclass(frozen=True)
 class Scope:
-    """Actions (``pull``, ``push``) on the repositories whose name starts with ``prefix``."""
+    """Actions (``pull``, ``push``) on the repositories whose name starts with ``prefix``.
+
+    A ``*`` inside stands for anything, as in the resources of IAM.
+    """
 
     prefix: str
     actions: frozenset[str]
@@ -35,10 +39,14 @@ class Grant:
     def allows(self, repository: str, action: str) -> bool:
         """Whether the password reaches that repository. A prefix ends at a path segment."""
         return self.scopes is None or any(
-            action in scope.actions
-            and f"{repository}/".startswith(f"{scope.prefix.rstrip('/*')}/".lstrip("/"))
+            action in scope.actions and _pattern(scope.prefix).match(f"{repository}/") is not None
             for scope in self.scopes
         )
+
+
+def _pattern(prefix: str) -> re.Pattern[str]:
+    whole = f"{prefix.rstrip('/*')}/".lstrip("/")
+    return re.compile(".*".join(re.escape(part) for part in whole.split("*")))
 
 
 class TokenIssuer:

@@ -4,6 +4,8 @@ import re
 from fnmatch import fnmatchcase
 
 import pytest
+from aicr_pipeline.actions.validate_deployment import evidence_repository
+from aicr_pipeline.adapters.jobs import MOST_ATTEMPTS
 from aicr_pipeline.decide.ecr_host import parse_ecr_host
 
 from infra.functions import FUNCTIONS, PUBLISHERS
@@ -135,7 +137,7 @@ _KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/11111111-2222-3333-4444-55555
     ],
     ids=["alias", "ARN"],
 )
-def test_only_bind_evidence_reads_the_key_that_aicr_signs_with(
+def test_only_who_starts_and_who_binds_read_the_key_that_aicr_signs_with(
     key: str, resource: str, conditions: dict[str, dict[str, str]]
 ) -> None:
     """That key and no other, and nobody of the pipeline may sign with it."""
@@ -150,11 +152,13 @@ def test_only_bind_evidence_reads_the_key_that_aicr_signs_with(
         if any(action.startswith("kms:") for action in right.actions)
         and not set(right.resources) & {"OUR-KEY", ""}
     }
-    assert found == {("bind_evidence", ("kms:GetPublicKey",), (resource,))}
-    (right,) = [r for r in Grants(arns, made, None).of("bind_evidence") if resource in r.resources]
-    assert dict(right.conditions or {}) == conditions
-    without = Grants(arns, config(**enabled), None).of("bind_evidence")
-    assert not [r for r in without if resource in r.resources]
+    readers = ("validate_deployment", "bind_evidence")
+    assert found == {(who, ("kms:GetPublicKey",), (resource,)) for who in readers}
+    for who in readers:
+        (right,) = [r for r in Grants(arns, made, None).of(who) if resource in r.resources]
+        assert dict(right.conditions or {}) == conditions
+        without = Grants(arns, config(**enabled), None).of(who)
+        assert not [r for r in without if resource in r.resources]
 
 
 def test_only_publishers_write_to_people(stack: Stack) -> None:
@@ -284,7 +288,6 @@ def test_the_pages_write_what_people_say_and_nothing_else(stack: Stack, demo: St
         ("refresh_credentials", {"charts", "wrappers"}),
         ("mirror_chart", {"charts", "wrappers"}),
         ("render_bundle", {"bundles"}),
-        ("validate_deployment", {"evidence"}),
         ("bind_evidence", {"evidence", "wrappers"}),
         ("read_bundle", {"bundles"}),
     ],
@@ -292,6 +295,25 @@ def test_the_pages_write_what_people_say_and_nothing_else(stack: Stack, demo: St
 def test_tokens_reach_their_folders_only(demo: Stack, who: str, folders: set[str]) -> None:
     prefix = "arn:aws:ecr:us-west-2:111122223333:repository/aicr/demo/"
     assert resources(demo, who, "ecr:BatchGetImage") == {f"{prefix}{folder}/*" for folder in folders}
+
+
+def test_a_validation_jobs_token_reaches_no_binding(demo: Stack) -> None:
+    """It lies in the cluster: whoever has it may push what AICR could have, and nothing of ours."""
+    prefix = "arn:aws:ecr:us-west-2:111122223333:repository/aicr/demo/"
+    patterns = {
+        pattern
+        for action in ("BatchGetImage", "PutImage", "CreateRepository", "InitiateLayerUpload")
+        for pattern in resources(demo, "validate_deployment", f"ecr:{action}")
+    }
+    attempts = range(1, MOST_ATTEMPTS + 1)
+    assert patterns == {f"{prefix}evidence/*-{attempt}" for attempt in attempts}
+
+    def reached(repository: str) -> bool:
+        return any(fnmatchcase(f"{prefix}evidence/{repository}", pattern) for pattern in patterns)
+
+    for rollout in ("demo-12345678-1", "demo-12345678-12", "a-1-binding-3"):
+        assert all(reached(evidence_repository(rollout, attempt)) for attempt in attempts)
+        assert not reached(f"{rollout}-binding")
 
 
 def test_argocds_token_and_the_reader_cannot_push(demo: Stack) -> None:

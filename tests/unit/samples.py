@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.plan import desired_state_digest
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
@@ -211,10 +212,12 @@ ASSETS = BoundPipeline(
     manifests=sha("manifests"),
     configuration=sha("configuration"),
 )
+#: What the records of a rollout say of it.
+DEPLOYED = deployed_digest(ASSETS)
 VALIDATORS = (BoundValidator(check="operator-health", image=f"{VALIDATOR}:v1.1.2", digest=sha("validator")),)
 TUPLE = BoundTuple(
     instance_types=("p5.48xlarge",),
-    node_images=("Ubuntu 24.04.3 LTS",),
+    node_images=("ami-0123456789abcdef0",),
     kernels=("6.17.0-1019-aws",),
     drivers=("580.173.02",),
     gpu_mode="gpu-operator",

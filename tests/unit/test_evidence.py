@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
 from aicr_pipeline.decide.evidence import Bound, not_qualifying, statement
 from aicr_pipeline.decide.verify import (
@@ -33,12 +34,13 @@ from aicr_pipeline.model.evidence import (
     BoundValidation,
     Statement,
 )
-from aicr_pipeline.model.rollout import Acknowledgement, Rollout
+from aicr_pipeline.model.rollout import Acknowledgement, Deployed, Rollout
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tests.unit.samples import (
     ASSETS,
+    DEPLOYED,
     TUPLE,
     VALIDATOR,
     VALIDATORS,
@@ -53,6 +55,9 @@ from tests.unit.test_dsse import DER, PEM, sign
 
 PINNED = {"validatorImages": [f"{VALIDATOR}@{sha('validator')}"]}
 PLAN = plan(release("gpu-operator"), release("gpu-operator-readiness", kind="wrapper"), **PINNED)
+BEGAN = Deployed(
+    rollout="demo-12345678-1", pipeline=DEPLOYED, development=False, at="2026-01-01T00:00:00.000Z"
+)
 PLAN_TEXT = json.dumps(PLAN.wire(), sort_keys=True, separators=(",", ":")).encode()
 REFERENCE = "oci://registry.example.com/demo/evidence/demo-12345678-1-1@"
 BOUND = Bound(
@@ -80,6 +85,8 @@ BOUND = Bound(
     validators=VALIDATORS,
     tuple_=TUPLE,
     decision_digest=sha("decision"),
+    deployed=BEGAN,
+    steps=(DEPLOYED, DEPLOYED),
     documents={"rollouts/demo-12345678-1/report.json": sha("report.json")},
 )
 
@@ -174,11 +181,29 @@ def test_whether_four_eyes_was_enforced_is_bound() -> None:
 BYPASSED = BOUND.decision.model_copy(update={"identity": "bypass"}) if BOUND.decision else None
 
 
+def _of(change: dict[str, Any]) -> Bound:
+    """What is deployed is so from the start, unless the change is about that."""
+    bound = replace(BOUND, **change)
+    if "pipeline" not in change:
+        return bound
+    ran = deployed_digest(bound.pipeline)
+    return replace(bound, deployed=BEGAN.model_copy(update={"pipeline": ran}), steps=(ran, ran))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"local_engine": True}, "local engine"),
         ({"config": config(development=True)}, "development: true"),
+        ({"deployed": BEGAN.model_copy(update={"development": True})}, "development: true"),
+        (
+            {"deployed": BEGAN.model_copy(update={"pipeline": sha("x")})},
+            "was deployed anew during the rollout",
+        ),
+        ({"steps": (DEPLOYED, sha("x"))}, "was deployed anew during the rollout"),
+        ({"steps": (None, sha("x"))}, "was deployed anew during the rollout"),
+        ({"deployed": None}, "what was deployed during the rollout is not recorded"),
+        ({"steps": (DEPLOYED, None)}, "what was deployed during the rollout is not recorded"),
         ({"decision": BYPASSED}, "approval was bypassed: nobody was asked"),
         ({"config": config(**{"aicr.developmentVersions": ["1.1.2"]})}, "v1.1.2 is a development version"),
         ({"validation": DISABLED, "aicr_evidence": None, "plan": UNVALIDATED}, "Disabled"),
@@ -209,7 +234,7 @@ BYPASSED = BOUND.decision.model_copy(update={"identity": "bypass"}) if BOUND.dec
 )
 def test_what_never_qualifies(change: dict[str, Any], why: str) -> None:
     assert list(not_qualifying(BOUND)) == []
-    bound = replace(BOUND, **change)
+    bound = _of(change)
     predicate = json.loads(statement(bound))["predicate"]
     assert predicate["qualifying"] is False
     assert [why in reason for reason in predicate["notQualifyingBecause"]] == [True]
@@ -638,10 +663,10 @@ def test_the_page_has_every_reason_in_its_words() -> None:
     }
     said = {
         reason
-        for change in (nothing, other, everything, {"tuple_": BoundTuple(gpu_mode="dra")})
+        for change in (nothing, other, everything, {"tuple_": BoundTuple(gpu_mode="dra")}, {"deployed": None})
         for reason in not_qualifying(replace(BOUND, **change))
     }
-    assert len(known) == 10
+    assert len(known) == 12
     for reason in said:
         assert [row.pattern for row in known if row.fullmatch(reason)] != [], reason
     for row in known:

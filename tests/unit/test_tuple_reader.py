@@ -69,8 +69,9 @@ def test_captured_profiles(
         found = read_tuple(snapshot_of(captured, when), state, workload)
         assert found.wire() == {
             "instanceTypes": ["p5.48xlarge"],
-            "nodeImages": ["Ubuntu 24.04.3 LTS"],
-            "kernels": ["6.17.0-1019-aws"],
+            # Two such nodes, measured on one of them, and no label that says it of both.
+            "nodeImages": [],
+            "kernels": [],
             "drivers": list(drivers),
             "gpuMode": "gpu-operator",
             "fabrics": list(fabrics),
@@ -154,14 +155,40 @@ PARTS = {
 }
 
 
+AMI_1, AMI_2 = "ami-0123456789abcdef1", "ami-0123456789abcdef2"
+#: One accelerated node: what was measured on it is said of all of them.
+ALONE = {name: labels for name, labels in NODES.items() if name != "gpu-2"}
+
+
+@pytest.mark.parametrize(
+    ("images", "found"),
+    [
+        (("torch@sha256:" + "a" * 64,), ("torch@sha256:" + "a" * 64,)),
+        (("torch:1@sha256:" + "a" * 64,), ("torch:1@sha256:" + "a" * 64,)),
+        (("torch:1",), ()),
+        (("torch",), ()),
+        (("torch@sha256:" + "a" * 64, "torch:1"), ()),
+    ],
+)
+def test_a_tag_is_no_workload_image(images: tuple[str, ...], found: tuple[str, ...]) -> None:
+    assert read_tuple(snapshot(), PLAIN, images).workload_images == found
+
+
 @pytest.mark.parametrize(
     ("made", "field", "found"),
     [
         (lambda: snapshot(), "instance_types", ("p5.48xlarge",)),
-        (lambda: snapshot(labelled(**{AMI: ("a-2", "a-1")})), "node_images", ("Ubuntu 24.04", "a-1", "a-2")),
-        (lambda: snapshot(labelled(**{AMI: ("ami-2",)})), "node_images", ("Ubuntu 24.04",)),
+        (lambda: snapshot(labelled(**{AMI: (AMI_2, AMI_1)})), "node_images", (AMI_1, AMI_2)),
+        (lambda: snapshot(labelled(**{AMI: (AMI_2,)})), "node_images", ()),
+        (lambda: snapshot(labelled(**{AMI: (AMI_2, "Ubuntu 24.04")})), "node_images", ()),
+        (lambda: snapshot(), "node_images", ()),
+        (lambda: snapshot(ALONE), "node_images", ()),
+        (lambda: snapshot(ALONE), "kernels", ("6.8.0",)),
+        (lambda: snapshot(ALONE, source="sys-1"), "kernels", ()),
         (lambda: snapshot(labelled(**{KERNEL: ("6.8.0", "6.9.0")})), "kernels", ("6.8.0", "6.9.0")),
-        (lambda: snapshot(), "kernels", ("6.8.0",)),
+        (lambda: snapshot(), "kernels", ()),
+        (lambda: snapshot(labelled(**{KERNEL: ("6.8.0", "6.8.0")})), "kernels", ("6.8.0",)),
+        (lambda: snapshot(labelled(**{KERNEL: ("6.8.0",)})), "kernels", ()),
         (lambda: snapshot(source="sys-1"), "kernels", ()),
         (lambda: snapshot(source="sys-1"), "node_images", ()),
         (lambda: snapshot(labelled(**{DRIVER: ("570.2", "570.1")})), "drivers", ("570.1", "570.2")),

@@ -21,7 +21,7 @@ from infra.cluster_manifests import manifests
 from local.kube import SECRETS
 from local.registry import Scope, TokenIssuer
 from tests.functional.actions.support import BEGAN, PLAN, Place, aws_error, item, step
-from tests.unit.samples import config
+from tests.unit.samples import DEPLOYED, config
 
 PULL = frozenset({"pull"})
 SCOPES = (Scope("aicr/demo/charts", PULL), Scope("aicr/demo/wrappers", PULL))
@@ -111,7 +111,9 @@ class Kept:
             input={"toPlan": PLAN.desired_state_digest},
         )
         p = self.place
-        return check_gate(made, self.config, p.ledger, p.inbox, p.argocd, p.coordination, p.bus, p.clock)
+        return check_gate(
+            made, self.config, p.ledger, p.inbox, p.argocd, p.coordination, p.bus, p.clock, DEPLOYED
+        )
 
     def wake(self) -> dict[str, Any]:
         """What the rule does with the newest event."""

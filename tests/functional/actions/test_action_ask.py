@@ -18,7 +18,7 @@ from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS, JOBS
 from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import IMAGE, plan, refused, release, runtime
+from tests.unit.samples import DEPLOYED, IMAGE, plan, refused, release, runtime
 
 TO = {"toPlan": PLAN.desired_state_digest}
 
@@ -36,6 +36,7 @@ def assessed(place: Place, **changes: Any) -> dict[str, Any]:
         place.coordination,
         place.bus,
         place.clock,
+        DEPLOYED,
     )
 
 
@@ -71,7 +72,10 @@ def test_an_assessment_twice_is_one_report(place: Place) -> None:
     ]
     assert len(json.dumps(first)) < 8192
     assert assessed(place) == first
-    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, "report"), rollout_key(ROLLOUT, "rollout")]
+    documents = ("deployed", "report", "rollout")
+    assert place.ledger_keys("rollouts/") == [rollout_key(ROLLOUT, name) for name in documents]
+    began = place.ledger.get_json(rollout_key(ROLLOUT, "deployed"))
+    assert (began["pipeline"], began["development"]) == (DEPLOYED, place.config.development)
 
 
 def test_the_steps_of_two_hundred_releases_fit_into_the_state(place: Place) -> None:

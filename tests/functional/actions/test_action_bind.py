@@ -12,13 +12,14 @@ from aicr_pipeline.adapters.approvals import approval_record_key
 from aicr_pipeline.adapters.signer import Signer, SigningKeyError
 from aicr_pipeline.clock import after, parse_time
 from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.deployed import deployed_digest
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import VALID, pem, verify
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.evidence import BoundPipeline
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import rollout_key, step_key
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from moto import mock_aws
 
@@ -71,7 +72,7 @@ def test_everything_that_the_support_policy_names_is_bound(make: Callable[..., E
     assert found["pipeline"] == ASSETS.wire()
     assert found["tuple"] == {
         "instanceTypes": ["p5.48xlarge"],
-        "nodeImages": ["Ubuntu 24.04.3 LTS"],
+        "nodeImages": ["ami-0123456789abcdef0"],
         "kernels": ["6.17.0"],
         "drivers": ["580.173.02"],
         "gpuMode": "gpu-operator",
@@ -99,6 +100,9 @@ def test_everything_that_the_support_policy_names_is_bound(make: Callable[..., E
             *(rollout_key(ROLLOUT, name) for name in ("rollout", "report", "request", "decision")),
             *(rollout_key(ROLLOUT, name) for name in ("validation", "validators")),
             f"rollouts/{ROLLOUT}/snapshot.yaml",
+            # What was deployed at the start, and at each step.
+            rollout_key(ROLLOUT, "deployed"),
+            *(step_key(ROLLOUT, index) for index in (1, 2, 3)),
         )
     }
 
@@ -150,9 +154,10 @@ def test_what_is_missing_is_said(
 
 
 def test_seventeen_releases_stay_below_64_kb(make: Callable[..., EvidenceWorld]) -> None:
-    world = make(releases=17, approvers=("alex", "kim"))
     functions = {f"function_number_{number}": sha(number) for number in range(45)}
-    bound = world.bind(pipeline=ASSETS.model_copy(update={"functions": functions}))
+    pipeline = ASSETS.model_copy(update={"functions": functions})
+    world = make(releases=17, approvers=("alex", "kim"), pipeline=pipeline)
+    bound = world.bind()
     sealed = world.ledger.get(bound["key"]) or b""
     assert len(read_envelope(sealed).payload) < 64 * 1024
     assert verify(sealed, der_of(world.kms.key), _plan(world), require_qualifying=True).code == VALID
@@ -160,6 +165,41 @@ def test_seventeen_releases_stay_below_64_kb(make: Callable[..., EvidenceWorld])
 
 def _plan(world: EvidenceWorld) -> bytes | None:
     return world.ledger.get(plan_key(world.plan.desired_state_digest))
+
+
+NEWER = ASSETS.model_copy(update={"functions": {"apply_release": sha("a newer one")}})
+ANEW = "the pipeline was deployed anew during the rollout"
+NOT_RECORDED = "what was deployed during the rollout is not recorded"
+DEVELOPMENT = "the cluster is marked development: true"
+
+
+@pytest.mark.parametrize(
+    "key", [rollout_key(ROLLOUT, "deployed"), *(step_key(ROLLOUT, n) for n in (1, 2, 3))]
+)
+def test_a_rollout_that_two_pipelines_ran_never_qualifies(
+    make: Callable[..., EvidenceWorld], key: str
+) -> None:
+    """Whichever part ran with something else than what binds; and one that did not say counts no more."""
+    for changes, why in (({"pipeline": deployed_digest(NEWER)}, ANEW), ({"pipeline": None}, NOT_RECORDED)):
+        world = make()
+        if why == NOT_RECORDED and key.endswith("deployed.json"):
+            world.s3.objects.pop(key)
+        else:
+            world.change(key, **changes)
+        bound = world.bind()
+        assert bound["qualifying"] is False
+        assert predicate_of(world, bound)["notQualifyingBecause"] == [why]
+    world = make()
+    assert predicate_of(world, world.bind(pipeline=NEWER))["notQualifyingBecause"] == [ANEW]
+
+
+def test_development_counts_from_the_start_to_the_end(make: Callable[..., EvidenceWorld]) -> None:
+    world = make()
+    world.change(rollout_key(ROLLOUT, "deployed"), development=True)
+    assert predicate_of(world, world.bind())["notQualifyingBecause"] == [DEVELOPMENT]
+    world = make()
+    marked = world.config.model_copy(update={"development": True})
+    assert predicate_of(world, world.bind(config=marked))["notQualifyingBecause"] == [DEVELOPMENT]
 
 
 # Once
@@ -539,7 +579,10 @@ def test_a_signature_of_aicrs_is_required_once_a_key_is_configured(
     found = predicate_of(world, bound)["aicrEvidence"]
     mark = fingerprint(der_of(world.aicr_key))
     assert (bound["aicrSigned"], found["signed"], found["keyFingerprint"]) == (True, True, mark)
-    assert world.s3.objects[f"evidence/demo/keys/{mark}.pem"] == pem(der_of(world.aicr_key))
+    assert world.s3.objects[f"evidence/demo/aicr-keys/{mark}.pem"] == pem(der_of(world.aicr_key))
+    assert [key for key in evidence_keys(world) if "/keys/" in key] == [
+        f"evidence/demo/keys/{bound['fingerprint']}.pem"
+    ], "whoever pins what is there pins the pipeline alone"
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["none", "another key's"])
@@ -553,3 +596,25 @@ def test_evidence_without_that_signature_fails_the_rollout(
         world.bind(**binder)
     assert world.kms.calls == []
     assert evidence_keys(world) == []
+
+
+def test_it_is_judged_by_what_the_job_was_started_with(make: Callable[..., EvidenceWorld]) -> None:
+    """A key that is added, removed or replaced before the evidence is bound: none of it is about this Job."""
+    plain, signed = make(), make(aicr_key="EC")
+    plain.attempt()
+    changes: dict[str, Any] = {"config": signed.config, "public_key_of": lambda uri: der_of(OTHER)}
+    assert plain.bind(**changes)["aicrSigned"] is False, "added"
+    for name, removed in (("removed", True), ("replaced", False)):
+        world = make(aicr_key="EC")
+        world.attempt(signing_key="awskms:///alias/aicr", public_key=der_of(world.aicr_key))
+        if removed:
+            changes = {"config": make().config}
+        bound = world.bind(**changes)
+        assert (bound["aicrSigned"], bound["qualifying"]) == (True, True), name
+
+
+def test_an_attempt_of_another_report_is_not_bound(make: Callable[..., EvidenceWorld]) -> None:
+    world = make()
+    world.attempt(report=b"another")
+    with refused(Reason.RolloutFailed, "is of another report than the rollout's"):
+        world.bind()

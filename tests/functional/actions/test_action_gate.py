@@ -1,6 +1,7 @@
 """The gate before each step: it opens for what the records say, and for nothing else."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from local.argocd.installed import controller
 from local.kube import APP_PROJECTS, APPLICATIONS
 from local.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, LEDGER, PLAN, ROLLOUT, Place, item, step
-from tests.unit.samples import config, plan, refused, release, sha
+from tests.unit.samples import DEPLOYED, config, plan, refused, release, sha
 
 RELEASE = PLAN.desired_state.releases[0]
 TO = {"toPlan": PLAN.desired_state_digest}
@@ -29,7 +30,15 @@ def gate(place: Place, **changes: Any) -> dict[str, Any]:
     made = step("Check gate", item=item(**changes.get("item", {})), token=None, input=given, retries=retries)
     settings = changes.get("config", place.config)
     return check_gate(
-        made, settings, place.ledger, place.inbox, place.argocd, place.coordination, place.bus, place.clock
+        made,
+        settings,
+        place.ledger,
+        place.inbox,
+        place.argocd,
+        place.coordination,
+        place.bus,
+        place.clock,
+        DEPLOYED,
     )
 
 
@@ -385,3 +394,12 @@ def test_a_from_plan_that_was_changed(place: Place) -> None:
     place.s3.put_object(Bucket=LEDGER, Key=plan_key(PLAN.desired_state_digest), Body=b"{}")
     with refused(Reason.PlanUnreadable):
         gate(place, **given)
+
+
+def test_a_step_keeps_what_was_deployed_when_it_first_began(ready: Place) -> None:
+    assert gate(ready)["open"] is True
+    written = ready.ledger.get(step_key(ROLLOUT, 1)) or b""
+    assert json.loads(written)["pipeline"] == DEPLOYED
+    ready.now += timedelta(minutes=1)
+    assert gate(ready)["open"] is True
+    assert ready.ledger.get(step_key(ROLLOUT, 1)) == written

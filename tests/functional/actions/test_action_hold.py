@@ -24,7 +24,7 @@ from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
 
 from local.kube import APP_PROJECTS, APPLICATIONS
 from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, ROLLOUT, Place, aws_error, item, step
-from tests.unit.samples import plan, release, sha
+from tests.unit.samples import DEPLOYED, plan, release, sha
 from tests.unit.upgrades import boundary, record
 
 BEFORE = plan(release("gpu-operator"), release("kai-scheduler"))
@@ -259,6 +259,7 @@ def test_the_gate_and_the_wait_agree(place: Place, report: Report) -> None:
         return check_gate(
             made, place.config, place.ledger, place.inbox, place.argocd, place.coordination, place.bus,
             place.clock,
+            DEPLOYED,
         )  # fmt: skip
 
     fact = {"mintedAt": after(BEGAN, 0), "expiresAt": after(BEGAN, 12 * 3600)}

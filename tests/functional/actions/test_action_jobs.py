@@ -5,21 +5,26 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from aicr_pipeline.actions.confirm_criteria import confirm_criteria
+from aicr_pipeline.actions.look_at_waiters import World, look
 from aicr_pipeline.actions.render_bundle import render_bundle
 from aicr_pipeline.actions.run_job import JobPlace
 from aicr_pipeline.actions.take_snapshot import take_snapshot
 from aicr_pipeline.actions.validate_deployment import validate_deployment
+from aicr_pipeline.actions.validation_record import load_attempt
+from aicr_pipeline.adapters.coordination import Waiter
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
+from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.reasons import Reason
 
 from local.kube import CONFIG_MAPS, JOBS, NODES, SECRETS, DeleteOptions
-from tests.functional.actions.support import PLAN, Place, step
-from tests.unit.samples import VALIDATOR_IMAGE, config, refused, sha
+from tests.functional.actions.support import PLAN, ROLLOUT, Place, step
+from tests.unit.samples import VALIDATOR_IMAGE, config, ctrf, refused, sha
 
 WHO = FixedCredentials("AWS", "very-secret-password")
 RUN = {"run": "run-1"}
@@ -61,10 +66,20 @@ def render(place: Place, *tags: str, **more: Any) -> dict[str, Any]:
     return render_bundle(made, place.config, place.inbox, registry, WHO, at(place))
 
 
-def validate(place: Place, **more: Any) -> dict[str, Any]:
+ENABLED = config(**{"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]})
+AICR_KEY = "awskms:///alias/aicr"
+SIGNED = config(
+    **{
+        "validation.enabled": True,
+        "aicr.validatorImages": [VALIDATOR_IMAGE],
+        "validation.signingKey": AICR_KEY,
+    }
+)
+
+
+def validate(place: Place, settings: ClusterConfig = ENABLED, **more: Any) -> dict[str, Any]:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest}, **more)
-    enabled = config(**{"validation.enabled": True, "aicr.validatorImages": [VALIDATOR_IMAGE]})
-    return validate_deployment(made, enabled, place.ledger, WHO, at(place))
+    return validate_deployment(made, settings, place.ledger, WHO, at(place), str.encode)
 
 
 def confirm(place: Place, **more: Any) -> dict[str, Any]:
@@ -182,7 +197,72 @@ def test_no_node_of_a_group(place: Place) -> None:
 def test_validation_that_is_not_enabled(ready: Place) -> None:
     made = step("Validate deployment", input={"toPlan": PLAN.desired_state_digest})
     with refused(Reason.ValidationUnavailable):
-        validate_deployment(made, ready.config, ready.ledger, WHO, at(ready))
+        validate_deployment(made, ready.config, ready.ledger, WHO, at(ready), str.encode)
+
+
+def ended(place: Place, job: str, report: str) -> None:
+    """A validation Job that AICR ended well."""
+    place.store.merge(CONFIG_MAPS, job, {"data": {"report.json": report}}, namespace="aicr-validation")
+    status = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    place.store.merge_status(JOBS, job, status, namespace="aicr-validation")
+
+
+def judged(place: Place, waiter: Waiter) -> dict[str, Any]:
+    world = World(
+        place.ledger,
+        place.coordination,
+        lambda: place.cluster,
+        lambda: place.argocd,
+        place.clock,
+        lambda: place.inbox,
+        lambda: place.config,
+    )
+    # Which validators ran is another matter.
+    wanted = {key: value for key, value in waiter.wanted.items() if key != "validatorImages"}
+    found = look(replace(waiter, wanted=wanted), world)
+    assert found is not None
+    return dict(found["output"])
+
+
+@pytest.mark.parametrize("again", [1, 2, 5])
+def test_a_redrive_without_the_jobs_names_the_attempt_whose_report_it_is(ready: Place, again: int) -> None:
+    """A day later the Jobs are gone, and the report is of whichever attempt wrote it."""
+    failed = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    for attempt in range(1, again):
+        validate(ready, retries=attempt - 1)
+        (waiter,) = ready.coordination.waiters()
+        ready.store.merge_status(JOBS, waiter.wanted["job"], failed, namespace="aicr-validation")
+    validate(ready, retries=again - 1)
+    (waiter,) = ready.coordination.waiters()
+    ended(ready, waiter.wanted["job"], ctrf("passed").decode())
+    first = judged(ready, waiter)
+    assert first["repository"] == f"{ROLLOUT}-{again}"
+    assert judged(ready, waiter) == first, "a second look"
+    for job in ready.store.list(JOBS, namespace="aicr-validation"):
+        ready.store.delete(JOBS, job["metadata"]["name"], namespace="aicr-validation")
+    assert judged(ready, waiter) == first, "its Job is gone"
+    validate(ready, retries=again)
+    (waiter,) = ready.coordination.waiters()
+    assert waiter.wanted["recorded"] is True
+    assert judged(ready, waiter) == first, "a redrive"
+
+
+@pytest.mark.parametrize("started", [ENABLED, SIGNED], ids=["unsigned", "signed"])
+@pytest.mark.parametrize("adopted", [ENABLED, SIGNED], ids=["by now unsigned", "by now signed"])
+def test_what_the_job_was_started_with_is_written_down(
+    ready: Place, started: ClusterConfig, adopted: ClusterConfig
+) -> None:
+    """A retry finds the Job running, with whatever is configured by then."""
+    validate(ready, started)
+    validate(ready, adopted)
+    (waiter,) = ready.coordination.waiters()
+    ended(ready, waiter.wanted["job"], ctrf("passed").decode())
+    judged(ready, waiter)
+    kept = load_attempt(ready.ledger, ROLLOUT, f"{ROLLOUT}-1")
+    assert kept is not None
+    assert kept.signing_key == (AICR_KEY if started is SIGNED else None)
+    known = started is SIGNED and adopted is SIGNED
+    assert kept.public_key == (base64.b64encode(AICR_KEY.encode()).decode() if known else None)
 
 
 # A rollout that is over

@@ -23,7 +23,7 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key
 
 from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, aws_error, item, step
-from tests.unit.samples import config, refused
+from tests.unit.samples import DEPLOYED, config, refused
 
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:slack-AbCdEf"
 KEY, BASE = b"k" * 64, "https://x.example"
@@ -439,6 +439,7 @@ def test_the_gate_believes_a_bypass_only_while_it_is_configured(place: Place) ->
             place.coordination,
             place.bus,
             place.clock,
+            DEPLOYED,
         )
 
     assert gate() == {"open": True}

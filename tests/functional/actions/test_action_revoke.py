@@ -17,7 +17,7 @@ from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key, step_key
 
 from tests.functional.actions.support import BEGAN, DEADLINE, PLAN, ROLLOUT, Place, item, step
-from tests.unit.samples import refused
+from tests.unit.samples import DEPLOYED, refused
 
 TO = {"toPlan": PLAN.desired_state_digest}
 SAYS = "Revoked by kim at 2026-01-01T12:00:00.000Z: looks wrong. No further step starts"
@@ -39,6 +39,7 @@ def gate(place: Place, index: int = 1, release: str = "gpu-operator") -> dict[st
         place.coordination,
         place.bus,
         place.clock,
+        DEPLOYED,
     )
 
 

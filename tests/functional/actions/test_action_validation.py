@@ -10,6 +10,7 @@ from aicr_pipeline.actions import look_at_validators
 from aicr_pipeline.actions.check_validation import check_validation
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.decide.aicr_job import PushTarget, validate_job
+from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.aicr_generation import Generation
 from aicr_pipeline.model.reasons import Reason
 
@@ -292,6 +293,36 @@ def test_what_was_noted_counts_for_a_sweeper_that_begins_anew(place: Place) -> N
     ended(place, job, "passed")
     place.sweep(budget=-1)
     assert answer(place)["passed"] == 1
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["the first", "the second"])
+def test_a_note_that_could_not_be_written_is_written_by_the_next_look(
+    place: Place, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger refuses one of two notes; by the next look both pods are gone."""
+    job = started(place)
+    waits(place, job, podsStay=False)
+    place.sweep(budget=-1)
+    for check in ("check-0", "check-1"):
+        place.store.delete(PODS, ran(place, check), namespace=NAMESPACE)
+    put, left = place.ledger.put_once, [after]
+
+    def refused_once(key: str, *more: Any) -> bool:
+        if "/validators/" in key:
+            left[0] -= 1
+            if left[0] == -1:
+                raise TransientError(Reason.Conflict, "another writer is at it")
+        return put(key, *more)
+
+    monkeypatch.setattr(place.ledger, "put_once", refused_once)
+    place.sweep(budget=-1)
+    assert left[0] < 0, "it was refused"
+    ended(place, job, "passed", "passed")
+    place.sweep(budget=-1)
+    assert answer(place)["passed"] == 2
+    assert [item["check"] for item in recorded(place)] == ["check-0", "check-1"]
+    uid = place.store.get(JOBS, job, namespace=NAMESPACE)["metadata"]["uid"]
+    assert uid not in look_at_validators._WATCHED, "nothing is kept of a Job that ended"
 
 
 def test_a_history_that_is_too_short_is_read_anew(place: Place) -> None:

@@ -43,6 +43,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from moto import mock_aws
 
 from tests.functional.approvals.support import BASE_URL, BUCKET, KEY, OLD, REGION, Waiting, config, seed
+from tests.unit.samples import DEPLOYED
 
 #: A failure is told at once: making it smaller takes minutes, and its steps are few anyway.
 PHASES = (Phase.explicit, Phase.generate)
@@ -277,7 +278,8 @@ class Life(RuleBasedStateMachine):
             # An answer that was throttled stays what it was decided to be.
             decision = load_decision(self.ledger, self.waiting.name)
             self.seen = Seen(decision, "revocation" in self.set, self.superseded, self.now)
-        world = World(self.ledger, self.table, *[cast(Any, None)] * 2, lambda: self.now, cast(Any, None))
+        nothing = cast(Any, None)
+        world = World(self.ledger, self.table, *[nothing] * 2, lambda: self.now, *[nothing] * 2)
         Sweep(world, self.tokens, "one", 0.0, 0.0, lambda problem, waiter: None, lambda seconds: None).run()
 
     def _gate(self) -> Reason | None:
@@ -299,7 +301,9 @@ class Life(RuleBasedStateMachine):
         inbox = cast(Inbox, SimpleNamespace(current_version=lambda key: "v1", read=lambda *asked: None))
         bus = Bus(SimpleNamespace(put_events=lambda Entries: {"FailedEntryCount": 0}), "default", "demo")
         try:
-            check_gate(step, self.config, self.ledger, inbox, argocd, self.table, bus, lambda: self.now)
+            check_gate(
+                step, self.config, self.ledger, inbox, argocd, self.table, bus, lambda: self.now, DEPLOYED
+            )
         except PipelineError as error:
             return error.reason
         return None

@@ -210,6 +210,8 @@ def test_a_password_ends_by_the_clock_and_is_called_stale() -> None:
         ([Scope("aicr/demo/charts/*", frozenset({"pull"}))], "aicr/demo/charts/a", True, False),
         ([Scope("aicr/demo/charts", frozenset({"pull"}))], "aicr/demo/charts-other/a", False, False),
         ([Scope("aicr/demo", frozenset({"pull"}))], "aicr/demo2/charts/a", False, False),
+        ([Scope("aicr/evidence/*-1", frozenset({"pull", "push"}))], "aicr/evidence/r-1-1", True, True),
+        ([Scope("aicr/evidence/*-1", frozenset({"push"}))], "aicr/evidence/r-1-binding", False, False),
         ([], "aicr/demo/charts/a", False, False),
     ],
 )

@@ -40,6 +40,13 @@ def pipeline() -> "BoundPipeline":
     return env.pipeline_assets()
 
 
+def deployed() -> str:
+    """The digest of what of the pipeline is deployed."""
+    from aicr_pipeline.decide.deployed import deployed_digest
+
+    return deployed_digest(pipeline())
+
+
 @cache
 def ledger() -> Ledger:
     """The ledger bucket."""

@@ -18,7 +18,7 @@ from aicr_pipeline.adapters.rollouts import (
     refuse_revoked,
 )
 from aicr_pipeline.adapters.runtimes import standing_wish
-from aicr_pipeline.clock import Clock
+from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.approval import check_deadline
 from aicr_pipeline.decide.assess import assess, check_blocked
@@ -27,7 +27,7 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import Deployed, rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 
@@ -41,8 +41,11 @@ def assess_transition(
     coordination: Coordination,
     bus: Bus,
     clock: Clock,
+    deployed: str,
 ) -> dict[str, Any]:
     """Write the report and say what the rest of the rollout needs.
+
+    ``deployed`` is the digest of what is deployed: the rollout's evidence has to be of the same.
 
     Returns
     -------
@@ -65,6 +68,9 @@ def assess_transition(
     from_digest = step.input.get("fromPlan")
     from_plan = load_plan(ledger, str(from_digest)) if from_digest else None
     state = to_plan.desired_state
+    # First of what is written: whatever the rollout did, it did with this or after it.
+    began = Deployed(rollout=rollout, pipeline=deployed, development=config.development, at=rfc3339(now))
+    ledger.put_once(rollout_key(rollout, "deployed"), json.dumps(began.wire(), sort_keys=True).encode())
     # The configuration, or the cluster, may be another than when the plan was made.
     check_validation(state.validation, config, state.aicr.version, cluster)
     _refuse_foreign(config, argocd, to_plan)

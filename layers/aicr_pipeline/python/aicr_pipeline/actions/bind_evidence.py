@@ -1,5 +1,6 @@
 """State "Bind evidence": one signed statement ties plan, approval, charts and validation together."""
 
+import base64
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from typing import Any, NoReturn
 
 from aicr_pipeline.actions.evidence_records import read_records, read_validators, workload_images
 from aicr_pipeline.actions.validate_deployment import evidence_repository
+from aicr_pipeline.actions.validation_record import load_attempt
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.aicr_evidence import FetchedEvidence, fetch_aicr_evidence
 from aicr_pipeline.adapters.approvals import approval_record_key
@@ -15,7 +17,7 @@ from aicr_pipeline.adapters.artifact import push_document
 from aicr_pipeline.adapters.http import Counters
 from aicr_pipeline.adapters.ledger import Ledger, NotingLedger
 from aicr_pipeline.adapters.mirror import Destination
-from aicr_pipeline.adapters.rollouts import refuse_over, refuse_revoked
+from aicr_pipeline.adapters.rollouts import load_deployed, load_step, refuse_over, refuse_revoked
 from aicr_pipeline.adapters.signer import Signer
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.aicr_evidence import check_made_by, check_same_report
@@ -23,7 +25,7 @@ from aicr_pipeline.decide.bound_records import BoundRecords, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest, read_envelope
 from aicr_pipeline.decide.evidence import Bound, statement
-from aicr_pipeline.decide.evidence_archive import key_in_ledger
+from aicr_pipeline.decide.evidence_archive import aicr_key_in_ledger, key_in_ledger
 from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.decide.validation import judge, read_report
@@ -42,7 +44,7 @@ from aicr_pipeline.model.evidence import (
 )
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import rollout_key
+from aicr_pipeline.model.rollout import Validated, rollout_key
 from aicr_pipeline.model.step import StepEvent
 
 ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -171,8 +173,15 @@ def _statement(step: StepEvent, binder: Binder) -> bytes:
             tuple_=read_tuple(snapshot, plan.desired_state, workload_images(plan, binder.registry)),
             documents=noting.digests,
             decision_digest=_decision_digest(records, noting.digests),
+            deployed=load_deployed(noting, name),
+            steps=tuple(_ran_with(noting, name, one.index) for one in records.report.steps),
         )
     )
+
+
+def _ran_with(ledger: Ledger, name: str, index: int) -> str | None:
+    started = load_step(ledger, name, index)
+    return started.pipeline if started is not None else None
 
 
 def _decision_digest(records: BoundRecords, digests: Mapping[str, str]) -> str | None:
@@ -208,8 +217,10 @@ def _validation(
     result, problem = judge(report)
     if problem is not None:
         _refuse(problem)
-    repository = binder.registry.repository("evidence", _own_repository(step), Counters())
-    fetched = fetch_aicr_evidence(repository, binder.config.validation.signing_key, binder.public_key_of)
+    named = _own_repository(step)
+    repository = binder.registry.repository("evidence", named, Counters())
+    signing_key, public_key_of = _signed_with(load_attempt(ledger, name, named), report, binder)
+    fetched = fetch_aicr_evidence(repository, signing_key, public_key_of)
     check_same_report(fetched.evidence, report)
     validators = read_validators(ledger, name, read_report(report))
     ran = [item.image for item in validators or ()]
@@ -218,6 +229,20 @@ def _validation(
     check_same_recipe(fetched.files.get("recipe.yaml", b""), recipe, plan)
     _keep_aicr_key(fetched, binder)
     return result, _aicr_evidence(fetched), validators
+
+
+def _signed_with(
+    attempt: Validated | None, report: bytes, binder: Binder
+) -> tuple[str | None, Callable[[str], bytes]]:
+    """By what the Job was started with: today's configuration says nothing about it."""
+    if attempt is None:
+        return binder.config.validation.signing_key, binder.public_key_of
+    if attempt.report != sha256(report):
+        _refuse(f"evidence/{attempt.repository} is of another report than the rollout's.")
+    if attempt.public_key is None:
+        return attempt.signing_key, binder.public_key_of
+    public_key = base64.b64decode(attempt.public_key)
+    return attempt.signing_key, lambda _uri: public_key
 
 
 def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:
@@ -234,9 +259,9 @@ def _aicr_evidence(fetched: FetchedEvidence) -> BoundAicrEvidence:
 
 
 def _keep_aicr_key(fetched: FetchedEvidence, binder: Binder) -> None:
-    """AICR's key is kept as ours is: whoever verifies later has it beside the evidence."""
+    """AICR's key is kept as ours is, but apart: whoever verifies later has it, and takes it for no pin."""
     if fetched.signature is not None:
-        key = key_in_ledger(binder.config.cluster.name, fetched.signature.fingerprint)
+        key = aicr_key_in_ledger(binder.config.cluster.name, fetched.signature.fingerprint)
         binder.ledger.put_same(key, pem(fetched.signature.public_key), "application/x-pem-file")
 
 

@@ -39,8 +39,11 @@ def check_gate(
     coordination: Coordination,
     bus: Bus,
     clock: Clock,
+    deployed: str,
 ) -> dict[str, Any]:
     """Read everything itself: what a state said before is not trusted. The rules are ``decide.gate``'s.
+
+    ``deployed`` is the digest of what is deployed, which the step's record keeps.
 
     Returns
     -------
@@ -79,7 +82,9 @@ def check_gate(
     if frozen is not None:
         return _held(frozen, item)
     want_credentials(step, release, config, coordination, bus, clock)
-    started = StepStarted(rollout=name, index=found.index, release=found.release, at=rfc3339(now))
+    started = StepStarted(
+        rollout=name, index=found.index, release=found.release, at=rfc3339(now), pipeline=deployed
+    )
     # A retry finds it written; the first time is when the step began.
     ledger.put_once(step_key(name, found.index), json.dumps(started.wire(), sort_keys=True).encode())
     return {"open": True}

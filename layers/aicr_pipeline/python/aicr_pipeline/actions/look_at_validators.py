@@ -28,13 +28,14 @@ def note_validators(wanted: Wanted, job: Json, cluster: Cluster, ledger: Ledger)
     if wanted.get("podsStay", True):
         return
     metadata = job["metadata"]
-    states, _WATCHED[metadata["uid"]] = jobs.watched_pods(
-        cluster, str(metadata["namespace"]), SELECTOR, _WATCHED.get(metadata["uid"])
-    )
+    since = _WATCHED.get(metadata["uid"])
+    states, then = jobs.watched_pods(cluster, str(metadata["namespace"]), SELECTOR, since)
     found = {seen.pod: seen for seen in seen_validators(states, _began(job))}
     for seen in found.values():
         body = json.dumps(seen.wire(), sort_keys=True).encode()
         ledger.put_once(f"{_notes(wanted)}{seen.pod}.json", body)
+    # Last: what could not be written down is told again.
+    _WATCHED[metadata["uid"]] = then
 
 
 def validators_end(
@@ -51,6 +52,8 @@ def validators_end(
     if recorded is None:
         if job is not None:
             note_validators(wanted, job, cluster, ledger)  # what happened since the last look
+            # If it is looked at again, the notes and the pods that are there say the same.
+            _WATCHED.pop(job["metadata"]["uid"], None)
         seen = _all_seen(wanted, job, cluster, ledger)
         problem = validators_problem(seen, _ran(report), wanted["validatorImages"])
         if problem is not None and not seen:

@@ -12,6 +12,7 @@ from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.actions.look_at_application import look_at_application
 from aicr_pipeline.actions.look_at_hold import look_at_hold
 from aicr_pipeline.actions.look_at_validators import note_validators, validators_end
+from aicr_pipeline.actions.validation_record import keep_attempt
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
@@ -178,10 +179,13 @@ def _validate(state: JobState, wanted: Mapping[str, Any], world: World, record: 
     if problem is None:
         _require_complete(state, wanted, world)
         problem = _validators(wanted, world, report)
+    # Before the report: one that is recorded has its attempt recorded, too.
+    job = jobs.job(world.cluster(), str(wanted["namespace"]), str(wanted["job"])) if record is None else None
+    repository = keep_attempt(wanted, job, report, world.ledger)
     world.ledger.put_same(str(wanted["keep"]), report)
     if problem is not None:
         raise PipelineError(Reason.RolloutFailed, problem)
-    return {"output": {**result.wire(), "repository": wanted["repository"]}}
+    return {"output": {**result.wire(), "repository": repository}}
 
 
 def _validators(wanted: Mapping[str, Any], world: World, report: bytes) -> str | None:

@@ -1,5 +1,7 @@
 """State "Validate deployment": AICR's deployment validation, once per rollout."""
 
+import base64
+from collections.abc import Callable
 from typing import Any
 
 from aicr_pipeline.actions.run_job import AicrJob, JobPlace, Login, in_ledger, run_pushing_job
@@ -29,8 +31,12 @@ def validate_deployment(
     ledger: Ledger,
     credentials: Credentials,
     place: JobPlace,
+    public_key_of: Callable[[str], bytes],
 ) -> dict[str, Any]:
     """Start the validation Job with the plan's own recipe and snapshot, and wait for its report.
+
+    ``public_key_of`` gives the public key (DER) of the key that AICR signs with, by its URI: the evidence is
+    judged by it, whatever is configured by then.
 
     Raises
     ------
@@ -49,6 +55,10 @@ def validate_deployment(
     image = config.aicr.image_of(plan.desired_state.aicr.image_digest)
 
     keep = f"rollouts/{rollout}/validation.json"
+    key = config.validation.signing_key
+    signing = (
+        {} if key is None else {"signingKey": key, "publicKey": base64.b64encode(public_key_of(key)).decode()}
+    )
 
     def build(name: str, attempt: int) -> dict[str, Any]:
         repository = f"{registry.host}/{registry.prefix}/evidence/{evidence_repository(rollout, attempt)}"
@@ -63,7 +73,9 @@ def validate_deployment(
         wait_seconds=WAIT_SECONDS,
         build=build,
         wanted=lambda attempt: {
+            "rollout": rollout,
             "repository": evidence_repository(rollout, attempt),
+            **signing,
             # What the sweeper holds the validators' pods against, and whether they stay until it can.
             "validatorImages": list(state.validator_images),
             "validators": f"rollouts/{rollout}/validators",
@@ -78,7 +90,6 @@ def validate_deployment(
 
 
 def _signing(config: ClusterConfig) -> Signing | None:
-    """By what the configuration says today: what was signed is checked against the same."""
     key = config.validation.signing_key
     if key is None:
         return None

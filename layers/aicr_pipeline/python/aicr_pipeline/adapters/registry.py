@@ -10,7 +10,7 @@ each defect beside its cure).
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
 import oras.container  # type: ignore[import-untyped]
@@ -18,7 +18,8 @@ import oras.defaults  # type: ignore[import-untyped]
 
 from aicr_pipeline.adapters.http import Answer, Counters, Transport, UnreachableError
 from aicr_pipeline.adapters.registry_auth import Authorization, Credentials
-from aicr_pipeline.adapters.registry_errors import DigestMismatchError, UnsupportedError, is_absent, refusal
+from aicr_pipeline.adapters.registry_content import mismatch, receive
+from aicr_pipeline.adapters.registry_errors import UnsupportedError, is_absent, refusal
 from aicr_pipeline.decide.addresses import joined
 from aicr_pipeline.decide.chart_package import is_repository
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -155,7 +156,7 @@ class Repository:
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         for said in (reference, answer.headers.get("Docker-Content-Digest", "")):
             if _DIGEST.fullmatch(said) and said != digest:
-                raise _mismatch(doing, said, digest)
+                raise mismatch(doing, said, digest)
         media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
         return Manifest(content, media_type or _media_type_inside(content), digest)
 
@@ -216,7 +217,7 @@ class Repository:
             if answer.status != 200:
                 raise refusal(doing, "GET", answer.status, answer.text())
             try:
-                problem = _receive(answer.chunks(), digest, size, sink, doing)
+                problem = receive(answer.chunks(), digest, size, sink, doing)
             except TransientError as error:
                 waited = self.transport.wait(attempt, waited, None, error, self.counters)
                 continue
@@ -282,7 +283,7 @@ class Repository:
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         stored = answer.headers.get("Docker-Content-Digest") or self.head_manifest(tag)
         if stored != digest:
-            raise _mismatch(doing, digest, str(stored))
+            raise mismatch(doing, digest, str(stored))
         return digest
 
     def _upload(self, digest: str, size: int, content: bytes | BinaryIO, doing: str) -> str | None:
@@ -370,32 +371,6 @@ class Repository:
 #: A session that is over, perhaps because somebody (our own lost attempt, too) has stored the blob.
 _ENDED = ("BLOB_UPLOAD_UNKNOWN", "BLOB_UPLOAD_INVALID", "LayerAlreadyExists")
 _ACCEPT = {"Accept": ", ".join(MANIFEST_TYPES)}
-
-
-def _receive(
-    chunks: Iterator[bytes], digest: str, size: int, sink: BinaryIO, doing: str
-) -> DigestMismatchError | None:
-    sink.seek(0)
-    sink.truncate()
-    found, received = hashlib.sha256(), 0
-    for chunk in chunks:
-        received += len(chunk)
-        if received > size:
-            return _mismatch(doing, f"{size:,} bytes", "more")
-        found.update(chunk)
-        sink.write(chunk)
-    if received != size:
-        return _mismatch(doing, f"{size:,} bytes", f"{received:,}")
-    if f"sha256:{found.hexdigest()}" != digest:
-        return _mismatch(doing, digest, f"sha256:{found.hexdigest()}")
-    return None
-
-
-def _mismatch(doing: str, wanted: str, found: str) -> DigestMismatchError:
-    return DigestMismatchError(
-        Reason.ChartInvalid,
-        f"{doing}: wanted {wanted}, got {found}; nothing was kept, ask the registry's owner.",
-    )
 
 
 def _media_type_inside(content: bytes) -> str:

@@ -19,6 +19,7 @@ from aicr_pipeline.model.rollout import (
     Acknowledgement,
     ApprovalRequest,
     Decision,
+    Deployed,
     Outcome,
     Report,
     Revocation,
@@ -116,6 +117,16 @@ def last_step(ledger: LedgerReader, name: str) -> StepStarted | None:
     """The last step that the gate let through, if any."""
     keys = sorted(key for key, _ in ledger.keys(f"rollouts/{name}/steps/"))
     return _load(ledger, name, f"steps/{keys[-1].rpartition('/')[2][:-5]}", StepStarted) if keys else None
+
+
+def load_deployed(ledger: LedgerReader, name: str) -> Deployed | None:
+    """What was deployed when the rollout began; None for rollouts of earlier versions."""
+    return _load(ledger, name, "deployed", Deployed)
+
+
+def load_step(ledger: LedgerReader, name: str, index: int) -> StepStarted | None:
+    """That the gate let a step through."""
+    return _load(ledger, name, f"steps/{index:04}", StepStarted)
 
 
 def load_outcome(ledger: LedgerReader, name: str) -> RolloutOutcome | None:

@@ -109,6 +109,9 @@ def render_job(name: str, run: str, image: str, runtime: ClusterRuntime, push: P
     return _job(name, SYSTEM_NAMESPACE, run, 1200, pod)
 
 
+_SIGNING_KEY = "--signing-key"
+
+
 @dataclass(frozen=True)
 class Signing:
     """The KMS key that AICR signs its evidence with, and whether the signature goes into the public log.
@@ -126,7 +129,7 @@ class Signing:
         Its public help does not have them on `aicr validate`: that they are the same there is assumed, here
         and nowhere else.
         """
-        return ("--signing-key", self.key, *(() if self.transparency_log else ("--tlog-upload=false",)))
+        return (_SIGNING_KEY, self.key, *(() if self.transparency_log else ("--tlog-upload=false",)))
 
 
 def validate_job(
@@ -171,6 +174,13 @@ def validate_job(
         # An alias is looked for in a region, and nothing else in the pod has to name one.
         pod["containers"][0]["env"] += [{"name": "AWS_REGION", "value": signing.region}]
     return _job(name, VALIDATION_NAMESPACE, run, 7200, pod)
+
+
+def signing_key_of(job: Mapping[str, Any]) -> str | None:
+    """The key that a validation Job signs with, None without one. A Job's pod template never changes."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    arguments = list(container["args"])
+    return str(arguments[arguments.index(_SIGNING_KEY) + 1]) if _SIGNING_KEY in arguments else None
 
 
 def registry_secret(job: Mapping[str, Any], host: str, user: str, password: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aicr_pipeline.decide.canonical import canonical
+from aicr_pipeline.decide.deployed import deployed_problem
 from aicr_pipeline.decide.people import four_eyes_missing
 from aicr_pipeline.decide.versions import is_development
 from aicr_pipeline.model.config import ClusterConfig
@@ -27,7 +28,7 @@ from aicr_pipeline.model.evidence import (
     Subject,
 )
 from aicr_pipeline.model.plan import Plan
-from aicr_pipeline.model.rollout import Acknowledgement, ApprovalRequest, Decision, Rollout
+from aicr_pipeline.model.rollout import Acknowledgement, ApprovalRequest, Decision, Deployed, Rollout
 
 #: The layers of the functions: our program and what it imports.
 LAYERS = ("program", "dependencies")
@@ -68,6 +69,9 @@ class Bound:
     #: Ledger key -> digest of every record that was read for this.
     documents: Mapping[str, str] = field(default_factory=dict)
     decision_digest: str | None = None
+    #: What was deployed when the rollout began, and by digest at each of its steps.
+    deployed: Deployed | None = None
+    steps: tuple[str | None, ...] = ()
 
 
 def statement(bound: Bound) -> bytes:
@@ -139,7 +143,8 @@ def not_qualifying(bound: Bound) -> Iterable[str]:
     """
     if bound.local_engine:
         yield "it ran in the local engine"
-    if bound.config.development:
+    # Marked at the start or now: either way safeguards were relaxed for a part of it.
+    if bound.config.development or (bound.deployed is not None and bound.deployed.development):
         yield "the cluster is marked development: true"
     if _is_bypassed(bound):
         yield "approval was bypassed: nobody was asked"
@@ -147,6 +152,9 @@ def not_qualifying(bound: Bound) -> Iterable[str]:
         yield f"AICR {bound.plan.desired_state.aicr.version} is a development version"
     if bound.validation.mode == "Disabled":
         yield "deployment validation is Disabled"
+    problem = deployed_problem(bound.pipeline, bound.deployed, bound.steps)
+    if problem is not None:
+        yield problem
     yield from unrecorded(bound.pipeline, bound.validation, bound.validators, bound.tuple_)
     pinned = {image.partition("@")[2] for image in bound.plan.desired_state.validator_images}
     if any(validator.digest not in pinned for validator in bound.validators or ()):

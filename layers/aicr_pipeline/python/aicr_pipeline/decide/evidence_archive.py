@@ -41,6 +41,11 @@ def key_in_ledger(cluster: str, mark: str) -> str:
     return f"evidence/{cluster}/keys/{mark}.pem"
 
 
+def aicr_key_in_ledger(cluster: str, mark: str) -> str:
+    """Where the ledger keeps a public key of AICR's: apart from the pipeline's, which alone may be pinned."""
+    return f"evidence/{cluster}/aicr-keys/{mark}.pem"
+
+
 def sums(files: Mapping[str, bytes]) -> bytes:
     """``SHA256SUMS`` of all other files, as ``sha256sum`` writes it."""
     lines = (f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files) if name != SUMS)

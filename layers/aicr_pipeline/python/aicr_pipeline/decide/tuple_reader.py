@@ -4,6 +4,7 @@ A qualification covers exactly this tuple: instance type, node image, kernel, dr
 mode, fabric, workload image. What neither of the two records stays empty; nothing is guessed.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,10 @@ from aicr_pipeline.model.reasons import Reason
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 #: What EKS writes on the nodes of a managed node group.
 _AMI = "eks.amazonaws.com/nodegroup-image"
+#: The identity of a node image. An operating system's name is shared by many of them.
+_AMI_ID = re.compile(r"^ami-[0-9a-f]{8,17}$")
+#: A tag may be another image by now.
+_BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 #: Node Feature Discovery's, GPU Feature Discovery's.
 _KERNEL = "feature.node.kubernetes.io/kernel-version.full"
 _DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -40,24 +45,29 @@ def read_tuple(snapshot: Snapshot, state: DesiredState, workload_images: Iterabl
     state:
         Of the plan: it names the accelerated nodes, and versions where the snapshot does not.
     workload_images:
-        What ``runtime_images`` found in the plan's wrapper charts.
+        What ``runtime_images`` found in the plan's wrapper charts. One by tag alone, and none is recorded.
     """
     nodes = _Nodes(snapshot, state.placement.accelerated.node_selector)
     measured = _Measured(snapshot)
-    kernels, images = set(nodes.values(_KERNEL)), set(nodes.values(_AMI))
-    # The snapshot describes the one node it was taken on, which need not be an accelerated one.
-    if measured.source in nodes.names:
+    kernels = set(nodes.values(_KERNEL))
+    # The snapshot describes the one node it was taken on, and says nothing about another.
+    if nodes.names == {measured.source}:
         kernels |= measured.texts("K8s", "node", "kernel-version")
-        images |= measured.texts("K8s", "node", "os-image")
     return BoundTuple(
         instance_types=_sorted(nodes.values(_INSTANCE_TYPE)),
-        node_images=_sorted(images),
+        node_images=_identities(nodes.values(_AMI), _AMI_ID),
         kernels=_sorted(kernels),
         drivers=_sorted(_drivers(nodes, measured, state)),
         gpu_mode="dra" if _is_dra(state) else "gpu-operator",
         fabrics=_sorted([*measured.texts("NetworkTopology", "identity", "linkType"), *_fabrics(state)]),
-        workload_images=_sorted(workload_images),
+        workload_images=_identities(workload_images, _BY_DIGEST),
     )
+
+
+def _identities(found: Iterable[str], form: re.Pattern[str]) -> tuple[str, ...]:
+    """All of them or none: a name that may be something else tomorrow is no identity."""
+    values = _sorted(found)
+    return values if all(form.search(value) for value in values) else ()
 
 
 def runtime_images(files: Mapping[str, bytes]) -> tuple[str, ...]:

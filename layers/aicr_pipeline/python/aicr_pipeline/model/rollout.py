@@ -172,6 +172,32 @@ class StepStarted(Document):
     index: int
     release: str
     at: str
+    #: Digest of what was deployed then. Absent from records of earlier versions.
+    pipeline: Digest | None = None
+
+
+class Deployed(Document):
+    """``deployed.json``: what was deployed when the rollout began, before anybody was asked."""
+
+    rollout: RolloutName
+    #: Digest of the assets, as evidence binds them.
+    pipeline: Digest
+    #: Whether the cluster was marked ``development``.
+    development: bool
+    at: str
+
+
+class Validated(Document):
+    """``validations/<repository>.json``: the attempt of the validation whose report this is."""
+
+    rollout: RolloutName
+    #: Of AICR's evidence, under ``evidence/``.
+    repository: str
+    #: Digest of its report.
+    report: Digest
+    #: What AICR signed its evidence with, as its Job had it; and the public key (DER, base64) of then.
+    signing_key: str | None = None
+    public_key: str | None = None
 
 
 class PlanWaits(Document):
@@ -227,6 +253,11 @@ class RolloutOutcome(Document):
 def step_key(rollout: str, index: int) -> str:
     """``rollouts/<rollout>/steps/<index>.json``; names sort as the steps do."""
     return f"rollouts/{rollout}/steps/{index:04}.json"
+
+
+def validated_key(rollout: str, repository: str) -> str:
+    """``rollouts/<rollout>/validations/<repository>.json``."""
+    return f"rollouts/{rollout}/validations/{repository}.json"
 
 
 def acknowledgement_key(rollout: str, release: str) -> str:
