@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
 from aicr_pipeline.decide.verify_archive import verify_archive
+from aicr_pipeline.evidence_pack import write_archive
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
@@ -513,3 +515,13 @@ def test_unsigned_evidence_says_so_everywhere(world: EvidenceWorld, files: dict[
     assert json.loads(files[f"{ROLLOUTS}binding.json"])["aicrSigned"] is False
     assert "**AICR's evidence is not signed by AICR.**" in files[layout.README].decode()
     assert "UNSIGNED" in str(look(world, files).checks)
+
+
+def test_a_place_that_takes_no_archive_is_left_as_it_is(world: EvidenceWorld, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for place in ("folder", "pipe", "gone/x"):
+        with refused(Reason.InvalidConfiguration, "--out "):
+            write_archive(world.ledger, ROLLOUT, artifacts_of(world), None, tmp_path / place)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder", "pipe"]
+    assert (tmp_path / "pipe").is_fifo()

@@ -40,6 +40,7 @@ def folder(tmp_path: Path) -> Path:
         (["e", "--key", "none", "--plan", "gone"], 3, "no such file: none, gone"),
         (["e", "--key", "k", "--plan", "p", "--json"], 0, '"code": 0'),
         (["e", "--key", "k", "--plan", "p"], 0, "note AICR's own evidence is unsigned"),
+        (["e", "--key", "k", "--plan", "p"], 0, "note an envelope alone: approval, report"),
         (["e", "--key", "k", "--plan", "p", "--fingerprint", MARK], 0, "pinned: " + MARK),
         (["e", "--key", "k", "--plan", "p", "--fingerprint", "0" * 64, "--fingerprint", MARK], 0, "VALID"),
         (["e", "--key", "k", "--plan", "p", "--fingerprint", "0" * 64], 2, "FAIL key"),

@@ -6,6 +6,7 @@ hold: nothing is written; 2 the command line is not understood; 3 AWS or the reg
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -77,14 +78,25 @@ def write_archive(
             Reason.PlanUnreadable,
             f"The evidence of rollout {rollout} does not hold ({wrong.name}): {wrong.detail}.",
         )
-    # Whole or not at all: a file that is there is one that holds.
+    _put(packed, file)
+    return verdict, mark
+
+
+def _put(packed: bytes, file: Path) -> None:
+    """Whole or not at all: a file that is there is one that holds. What is no file stays what it is."""
+    if file.exists() and not file.is_file():
+        raise PipelineError(Reason.InvalidConfiguration, f"--out {file} is no file; name one.")
     part = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         part.write_bytes(packed)
         part.replace(file)
+    except OSError as error:
+        raise PipelineError(
+            Reason.InvalidConfiguration, f"--out {file} cannot be written: {error.strerror}."
+        ) from None
     finally:
-        part.unlink(missing_ok=True)
-    return verdict, mark
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _pack(options: argparse.Namespace, ledger: LedgerReader) -> int:

@@ -31,6 +31,8 @@ from aicr_pipeline.decide.verify_archive import look_at_archive
 from aicr_pipeline.model.plan import plan_key
 
 _WORDS = {VALID: "VALID", NOT_ENOUGH: "VALID, BUT NOT ENOUGH", INVALID: "INVALID", INCOMPLETE: "INCOMPLETE"}
+#: Checks that an archive has, or the ledger.
+_WHOLE = frozenset({"archive", "ledger-end"})
 _GZIP = b"\x1f\x8b"
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -66,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--fingerprint is not the lower-case hex SHA-256 of a key")
     if options.live != (options.ledger is not None):
         parser.error("--live and --ledger go together")
+    if options.registry is not None and not options.live:
+        parser.error("--registry is for --live")
     try:
         return _judge(options)
     except BrokenPipeError:
@@ -182,6 +186,11 @@ def _text(verdict: Verdict) -> str:
     binding = verdict.binding
     if binding is not None and binding.aicr_evidence is not None and not binding.aicr_evidence.signed:
         lines.append("note AICR's own evidence is unsigned; signed is what the pipeline says of it")
+    if binding is not None and not _WHOLE & {check.name for check in verdict.checks}:
+        lines.append(
+            "note an envelope alone: approval, report, AICR's evidence and whether somebody stopped the "
+            "rollout were not looked at; the archive or --live shows them"
+        )
     if binding is not None and not binding.qualifying:
         lines.append(f"note never qualifies a profile: {'; '.join(binding.not_qualifying_because)}")
     return "\n".join([*lines, _WORDS[verdict.code]])
