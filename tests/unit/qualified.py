@@ -48,7 +48,7 @@ PIPELINE = BoundPipeline(
 )
 TUPLE = BoundTuple(
     instance_types=("p5.48xlarge",),
-    node_images=("ami-1",),
+    node_images=("ami-0123456789abcdef1",),
     kernels=("6.17.0-1019-aws",),
     drivers=("580.173.02",),
     gpu_mode="gpu-operator",
@@ -120,7 +120,7 @@ def snapshot(**labels: str) -> bytes:
     found = {
         "pool": "system",
         "node.kubernetes.io/instance-type": "p5.48xlarge",
-        "eks.amazonaws.com/nodegroup-image": "ami-1",
+        "eks.amazonaws.com/nodegroup-image": "ami-0123456789abcdef1",
         "feature.node.kubernetes.io/kernel-version.full": "6.17.0-1019-aws",
         "nvidia.com/cuda.driver-version.full": "580.173.02",
     } | {key.replace("__", "/"): value for key, value in labels.items()}
