@@ -186,7 +186,7 @@ def other_kept_key(world: EvidenceWorld) -> None:
 
 
 def kept_key(world: EvidenceWorld) -> str:
-    return layout.key_in_ledger("demo", fingerprint(der_of(world.aicr_key)))
+    return layout.aicr_key_in_ledger("demo", fingerprint(der_of(world.aicr_key)))
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,7 @@ def _aicr(
     for path, content in unpack(artifact.layer, "AICR's evidence").items():
         yield layout.AICR_FILES + path, content
     if bound.signed and bound.key_fingerprint is not None:
-        own = layout.aicr_key_in_ledger(cluster, bound.key_fingerprint)
-        # Earlier versions kept it among the pipeline's.
-        earlier = layout.key_in_ledger(cluster, bound.key_fingerprint)
-        kept = own if ledger.get(own) is not None else earlier
+        kept = layout.aicr_key_in_ledger(cluster, bound.key_fingerprint)
         key = _get(ledger, kept, "the key that AICR signed with")
         yield layout.AICR_KEY, key
         yield layout.AICR_SIGNATURE, _bundle(artifact, bound, key)

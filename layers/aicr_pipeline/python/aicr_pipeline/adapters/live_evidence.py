@@ -14,7 +14,7 @@ from aicr_pipeline.adapters.registry_errors import DeniedError, TokenExpiredErro
 from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, public_der
-from aicr_pipeline.decide.evidence_archive import key_in_ledger
+from aicr_pipeline.decide.evidence_archive import aicr_key_in_ledger
 from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.verify import Looks
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -211,7 +211,7 @@ class _Live:
         """The key that AICR's signature, as it is attached today, is by."""
         bound = self.binding.aicr_evidence
         mark = str(bound.key_fingerprint) if bound else ""
-        kept = key_in_ledger(self.binding.cluster, mark)
+        kept = aicr_key_in_ledger(self.binding.cluster, mark)
         key = self.live.ledger.get(kept)
         if key is None:
             raise ValueError(f"the key that AICR signed with, {kept}, is not in the ledger")
