@@ -15,6 +15,7 @@ from aicr_pipeline.decide.aicr_command import bundle_arguments, recipe_arguments
 from aicr_pipeline.decide.bundle import read_bundle
 from aicr_pipeline.decide.versions import numbers
 from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.model.aicr_generation import generation
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.runtime import parse_runtime
 
@@ -66,6 +67,10 @@ def fitted(wire: dict[str, Any], real: RealAicr) -> dict[str, Any]:
     known = numbers(real.version)
     if known is None or known[0] != 1 or "-" in real.version:
         wire["aicr"]["developmentVersions"] = [real.version]
+    if not generation(real.version).signs:
+        # It could not sign with the key of the configuration, which would be refused.
+        for name in ("signingKey", "transparencyLog"):
+            wire["validation"].pop(name, None)
     components = wire["namespaces"]["components"]
     named = {component["name"] for component in components}
     components += [

@@ -98,7 +98,7 @@ def test_two_hundred_decisions_at_once_are_all_accounted_for(table: Coordination
         for who in ("alex", "kim", "alex")
     ]
     nothing = cast(Any, None)
-    world = World(ledger, table, nothing, nothing, lambda: datetime.now(UTC), inbox=nothing)
+    world = World(ledger, table, nothing, nothing, lambda: datetime.now(UTC), nothing, nothing)
 
     def sweep() -> None:
         Sweep(world, tokens, "one", 0.0, 0.0, lambda *_: None, lambda _: None).run()
