@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aicr_pipeline.decide.bundle import parse_upstream_env
-from aicr_pipeline.decide.qualification import running_of
+from aicr_pipeline.decide.running import running_of
 from aicr_pipeline.env import ASSETS
 from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 from aicr_pipeline.model.evidence import BoundPipeline

@@ -6,7 +6,7 @@ from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.statuses import STATUS_WANTED, read_status
 from aicr_pipeline.clock import Clock, rfc3339
 from aicr_pipeline.decide.people import principal
-from aicr_pipeline.decide.qualification import running_of
+from aicr_pipeline.decide.running import running_of
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import BoundPipeline

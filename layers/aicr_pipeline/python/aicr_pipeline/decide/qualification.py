@@ -10,7 +10,6 @@ from enum import StrEnum
 
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.verify import RESOLVE_NOT_RECORDED
-from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.evidence import Binding, BoundApproval, BoundPipeline, BoundTuple
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.qualification import (
@@ -19,7 +18,6 @@ from aicr_pipeline.model.qualification import (
     TUPLE_PARTS,
     Profile,
     Running,
-    RunningAicr,
     StaleRow,
 )
 
@@ -102,17 +100,6 @@ class Qualification:
     def code(self) -> int:
         """The exit status."""
         return _CODES[self.standing]
-
-
-def running_of(config: ClusterConfig, deployed: BoundPipeline) -> Running:
-    """What a pipeline says of itself."""
-    aicr = config.aicr
-    return Running(
-        cluster=config.cluster.name,
-        development=config.development,
-        aicr=RunningAicr(image=aicr.image, version=aicr.version, validator_images=aicr.validator_images),
-        pipeline=deployed,
-    )
 
 
 def qualify(found: Iterable[Proven], unverified: Iterable[Left], now: Now) -> Qualification:
