@@ -16,7 +16,12 @@ from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.clock import now
-from aicr_pipeline.model.config import Engine
+from aicr_pipeline.model.config import ClusterConfig, Engine
+
+
+def unasked() -> ClusterConfig:
+    """No release asks for the configuration."""
+    raise AssertionError("the configuration was asked for")
 
 
 def main(address: str) -> None:
@@ -30,6 +35,7 @@ def main(address: str) -> None:
         lambda: ArgoCd(cluster, Engine()),
         now,
         lambda: Inbox(aws.client("s3"), "inbox"),
+        unasked,  # of a Job alone
     )
     sweep = Sweep(world, aws.client("stepfunctions"), "bench", 2.0, -1.0, lambda problem, waiter: None)
     done = sweep.run()
