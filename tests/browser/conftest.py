@@ -19,6 +19,7 @@ from selenium.webdriver.chrome.service import Service
 
 from tests.functional.approvals.conftest import Site, site
 from tests.functional.approvals.support import CONTEXT, ROOT, Waiting, event
+from tests.npm import installed
 
 __all__ = ["site"]
 
@@ -62,6 +63,17 @@ class Browser:
         folder = ROOT / "out" / "approval-pages"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
+
+    def violations(self) -> list[Any]:
+        """What axe finds on the page, of WCAG 2.2 AA and of good practice."""
+        self.driver.execute_script((installed("axe-core", "4.14.1") / "axe.min.js").read_text())
+        found: list[Any] = self.driver.execute_async_script(
+            "const done = arguments[arguments.length - 1];"
+            "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+            ".then(r => done(r.violations.map("
+            "v => [v.id, v.nodes.map(n => n.html + ' ' + n.failureSummary)])));"
+        )
+        return found
 
     def state(self) -> str:
         # In one round trip: between two, the page may be another one.

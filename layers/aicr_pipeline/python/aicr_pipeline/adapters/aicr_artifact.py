@@ -1,7 +1,6 @@
 """AICR's evidence as bytes: the manifest, its layer, and the signature, from the registry or a folder."""
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Protocol
 from aicr_pipeline.adapters.referrers import attached
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES, verify_key_signature
-from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES
+from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES, only_layer
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -133,11 +132,10 @@ def layer_of(manifest: bytes, reference: str) -> tuple[str, int]:
         ``AICRArtifactUnsupported`` when it has not one; ``ContentTooLarge``.
     """
     try:
-        (layer,) = json.loads(manifest)["layers"]
-        digest, size = str(layer["digest"]), int(layer["size"])
+        digest, size = only_layer(manifest)
         if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
             raise ValueError("no digest")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except ValueError:
         raise PipelineError(
             Reason.AICRArtifactUnsupported, f"AICR's evidence {reference} is not an artifact of one layer."
         ) from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES, unpack
+from aicr_pipeline.decide.unpack import MOST_LAYER_BYTES, only_layer, unpack
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -27,9 +27,8 @@ def pull_files(repository: Repository, digest: str, what: str) -> dict[str, byte
     if manifest is None:
         raise PipelineError(Reason.BundleInvalid, f"{what} {digest} is not in {repository.reference}.")
     try:
-        (layer,) = json.loads(manifest.content)["layers"]
-        layer_digest, size = str(layer["digest"]), int(layer["size"])
-    except (ValueError, KeyError, TypeError):
+        layer_digest, size = only_layer(manifest.content)
+    except ValueError:
         raise PipelineError(
             Reason.BundleInvalid, f"{what} {digest} is not an artifact of one layer."
         ) from None

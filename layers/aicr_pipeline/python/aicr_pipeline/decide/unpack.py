@@ -1,6 +1,7 @@
 """Unpacking AICR's artifacts: one tar+gzip layer, read with limits and without trust."""
 
 import io
+import json
 import tarfile
 import zlib
 from pathlib import PurePosixPath
@@ -70,3 +71,18 @@ def _safe(entry: tarfile.TarInfo, what: str) -> str:
 
 def _invalid(what: str, problem: str) -> PipelineError:
     return PipelineError(Reason.BundleInvalid, f"{what} is refused: {problem}.")
+
+
+def only_layer(manifest: bytes) -> tuple[str, int]:
+    """Digest and size of the one layer that an artifact of AICR's has.
+
+    Raises
+    ------
+    ValueError
+        When it has not one.
+    """
+    try:
+        (layer,) = json.loads(manifest)["layers"]
+        return str(layer["digest"]), int(layer["size"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("not a manifest of one layer") from None

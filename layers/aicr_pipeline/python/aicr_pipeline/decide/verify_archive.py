@@ -20,7 +20,7 @@ from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_key
-from aicr_pipeline.decide.unpack import unpack
+from aicr_pipeline.decide.unpack import only_layer, unpack
 from aicr_pipeline.decide.validation import judge, read_report
 from aicr_pipeline.decide.validators_record import read_validators_record
 from aicr_pipeline.decide.verify import (
@@ -337,9 +337,8 @@ def _approved(approval: BoundApproval) -> str:
 
 def _layer_of(manifest: bytes) -> tuple[str, int]:
     try:
-        (layer,) = json.loads(manifest)["layers"]
-        return str(layer["digest"]), int(layer["size"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return only_layer(manifest)
+    except ValueError:
         raise ValueError(f"{layout.AICR_MANIFEST} is no manifest of one layer") from None
 
 
