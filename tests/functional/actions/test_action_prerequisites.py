@@ -22,7 +22,7 @@ class Tokens:
     def get(self) -> tuple[str, str]:
         return "AWS", "token"
 
-    def renew(self) -> None:
+    def renew(self, refused: tuple[str, str] | None = None) -> None:
         """Nothing to do."""
 
 

@@ -3,13 +3,15 @@
 import base64
 import json
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aicr_pipeline.adapters.ecr import EcrCredentials
 from aicr_pipeline.adapters.registry import Reference, Repository
-from aicr_pipeline.adapters.registry_auth import StaticCredentials
+from aicr_pipeline.adapters.registry_auth import Credentials, StaticCredentials
 from aicr_pipeline.adapters.registry_errors import (
     DeniedError,
     TokenExpiredError,
@@ -158,6 +160,57 @@ def test_static_credentials_are_read_once_and_again_after_a_refusal() -> None:
     assert credentials.get() == credentials.get() == ("u", "p1")
     credentials.renew()
     assert credentials.get() == ("u", "p2")
+
+
+class SlowSecrets:
+    """A secret whose reading takes a while, with passwords p1, p2, …"""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get_secret_value(self, SecretId: str) -> dict[str, str]:
+        self.asked += 1
+        found = {"username": "u", "password": f"p{self.asked}"}
+        time.sleep(0.05)
+        return {"SecretString": json.dumps(found)}
+
+
+class SlowEcr(Ecr):
+    def get_authorization_token(self) -> dict[str, Any]:
+        found = super().get_authorization_token()
+        time.sleep(0.05)
+        return found
+
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SLOW: dict[str, Callable[[], tuple[Any, Credentials]]] = {
+    "ecr": lambda: (ecr := SlowEcr(NOW), EcrCredentials(ecr, lambda: NOW)),
+    "secret": lambda: (secrets := SlowSecrets(), StaticCredentials(secrets, "registry-login")),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_two_requests_under_way_share_one_pair(kind: str) -> None:
+    service, credentials = SLOW[kind]()
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(lambda _: credentials.get(), range(8)))) == 1
+    assert service.asked == 1
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_two_requests_refused_together_ask_for_one_new_pair(kind: str) -> None:
+    service, credentials = SLOW[kind]()
+    refused = credentials.get()
+
+    def again(_: int) -> tuple[str, str]:
+        credentials.renew(refused)
+        return credentials.get()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(again, range(8))) == {(refused[0], "p2")}
+    assert service.asked == 2
+    credentials.renew()
+    assert credentials.get() == (refused[0], "p3")
 
 
 @pytest.mark.parametrize("realm", ["Basic", "Bearer"])

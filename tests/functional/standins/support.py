@@ -62,7 +62,7 @@ class Registry:
         """The one password, as credentials."""
         return self.user, self.password
 
-    def renew(self) -> None:
+    def renew(self, refused: tuple[str, str] | None = None) -> None:
         """It is good for as long as a test."""
 
     def push_chart(self, name: str, version: str, templates: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ functions that mint a token for a Job.
 """
 
 import base64
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -76,6 +77,7 @@ class EcrCredentials:
         self._clock = clock
         self._token: EcrToken | None = None
         self._renew_at = datetime.min.replace(tzinfo=UTC)
+        self._lock = threading.Lock()
 
     def get(self) -> tuple[str, str]:
         token = self.token()
@@ -83,12 +85,14 @@ class EcrCredentials:
 
     def token(self) -> EcrToken:
         """The current token with its expiry and host."""
-        now, token = self._clock(), self._token  # which another thread may forget meanwhile
-        if token is None or now >= self._renew_at:
-            token = fetch_token(self._client)
-            self._renew_at = token.expires_at - min(MARGIN, (token.expires_at - now) / 2)
-            self._token = token
-        return token
+        with self._lock:  # two requests may be under way, and one fetch serves both
+            now = self._clock()
+            if self._token is None or now >= self._renew_at:
+                self._token = fetch_token(self._client)
+                self._renew_at = self._token.expires_at - min(MARGIN, (self._token.expires_at - now) / 2)
+            return self._token
 
-    def renew(self) -> None:
-        self._token = None
+    def renew(self, refused: tuple[str, str] | None = None) -> None:
+        with self._lock:
+            if self._token and refused in (None, (self._token.user, self._token.password)):
+                self._token = None

@@ -36,8 +36,12 @@ class Credentials(Protocol):
         """
         ...
 
-    def renew(self) -> None:
-        """Forget the cached pair: the registry called it expired."""
+    def renew(self, refused: tuple[str, str] | None = None) -> None:
+        """Forget the cached pair: the registry called it expired.
+
+        With ``refused`` only that pair is forgotten: of two requests that were refused together, the
+        second must not throw away what the first has just been given.
+        """
         ...
 
 
@@ -53,7 +57,7 @@ class FixedCredentials(NamedTuple):
     def get(self) -> tuple[str, str]:
         return self.user, self.password
 
-    def renew(self) -> None:
+    def renew(self, refused: tuple[str, str] | None = None) -> None:
         """There is no other pair."""
 
 
@@ -72,15 +76,18 @@ class StaticCredentials:
         self._client = client
         self._secret = secret
         self._pair: tuple[str, str] | None = None
+        self._lock = threading.Lock()
 
     def get(self) -> tuple[str, str]:
-        pair = self._pair  # another thread may forget it meanwhile
-        if pair is None:
-            pair = self._pair = self._read()
-        return pair
+        with self._lock:
+            if self._pair is None:
+                self._pair = self._read()
+            return self._pair
 
-    def renew(self) -> None:
-        self._pair = None
+    def renew(self, refused: tuple[str, str] | None = None) -> None:
+        with self._lock:
+            if refused in (None, self._pair):
+                self._pair = None
 
     def _read(self) -> tuple[str, str]:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -177,7 +184,7 @@ class Authorization:
         if self._credentials is None or self._renewed:
             return False
         before = self._credentials.get()
-        self._credentials.renew()
+        self._credentials.renew(before)
         self._renewed = True
         return self._credentials.get() != before
 
