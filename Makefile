@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PYTHONPATH := layers/aicr_pipeline/python
 export MYPYPATH := layers/aicr_pipeline/python
+# Bytecode is kept even where the machine says not to: hundreds of processes import the same modules.
+export PYTHONDONTWRITEBYTECODE :=
 
 CLUSTER ?= demo
 OUT ?= out
