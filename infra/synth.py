@@ -3,6 +3,7 @@
 ``python -m infra.synth clusters/demo.yaml`` prints the folder of the cloud assembly.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -34,19 +35,22 @@ def synthesize(cluster_file: Path, out: Path = DEFAULT_OUT) -> Path:
     if (assembly / "manifest.json").is_file():
         return assembly
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="synth-", dir=out) as work:
+    # Who wants the same meanwhile waits for it: two that synthesize at once take twice as long for nothing.
+    with (out / f"{assembly.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (assembly / "manifest.json").is_file():
+            _make(assembly, cluster_file)
+    _prune(out)
+    return assembly
+
+
+def _make(assembly: Path, cluster_file: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="synth-", dir=assembly.parent) as work:
         folder = Path(work)
         (folder / "clusters").mkdir()
         shutil.copy(cluster_file, folder / "clusters")
         _run(folder, cluster_file.stem)
-        # Whole or not at all: two that synthesize the same at once must not see each other's halves.
-        try:
-            (folder / "cdk.out").rename(assembly)
-        except OSError:
-            if not (assembly / "manifest.json").is_file():
-                raise
-    _prune(out)
-    return assembly
+        (folder / "cdk.out").rename(assembly)  # whole or not at all
 
 
 def _prune(out: Path) -> None:
@@ -54,6 +58,7 @@ def _prune(out: Path) -> None:
     made = sorted((path for path in out.iterdir() if (path / "manifest.json").is_file()), key=_age)
     for old in made[:-_KEEP]:
         shutil.rmtree(old, ignore_errors=True)
+        (out / f"{old.name}.lock").unlink(missing_ok=True)
 
 
 def _age(path: Path) -> float:

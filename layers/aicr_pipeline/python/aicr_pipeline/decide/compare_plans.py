@@ -16,6 +16,8 @@ REMOVE = "Remove"
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _NOTHING: Any = object()
+#: Of a value this much is looked at together with its name.
+_BESIDE_ITS_NAME = 128
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,8 @@ def _clean(value: Any, key: str) -> Any:
     if not isinstance(value, str) or not value:
         return value
     shown = redact(value)
-    if shown == value and redact(f"{key}={value}") != f"{key}={value}":
-        return "[redacted]"
+    if shown == value:
+        named = f"{key}={value.strip()[:_BESIDE_ITS_NAME]}"  # how the value begins decides, not how it goes on
+        if redact(named) != named:
+            return "[redacted]"
     return shown
