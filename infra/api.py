@@ -10,31 +10,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.findings import acknowledge
-
-PAGE = "/approvals/{rollout}/{approver}"
-SIGNED_IN = "/approvals/{rollout}"
-#: HTTP APIs do not answer HEAD by the GET route.
-LINK_ROUTES = {method.capitalize(): f"{method} {PAGE}" for method in ("GET", "HEAD", "POST")}
-SIGNED_IN_ROUTES = {
-    **{method.capitalize(): f"{method} {SIGNED_IN}" for method in ("GET", "HEAD", "POST")},
-    "Login": "GET /login/{rollout}",
-    "Callback": "GET /callback",
-    "SignOut": "POST /sign-out",
-}
-#: Signed with the caller's AWS credentials (SigV4); API Gateway refuses everything else.
-SIGNED = {
-    "ListRollouts": "GET /operators/rollouts",
-    "DescribeRollout": "GET /operators/rollouts/{rollout}",
-    "DecideRollout": "POST /operators/rollouts/{rollout}/decision",
-    "SubmitRuntime": "POST /operators/runtime",
-    "TellStatus": "GET /operators/status",
-    "RenewStatus": "POST /operators/status",
-    "TellRunning": "GET /operators/running",
-}
-
-
-#: Argo CD's notifications; it has no way to sign what it sends.
-NOTIFICATIONS = {"Notification": "POST /argocd"}
+from infra.routes import NOTIFICATIONS, SIGNED
 
 
 class Api(Construct):

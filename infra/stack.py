@@ -9,7 +9,7 @@ from constructs import Construct
 
 from infra import events
 from infra.alarms import Alarms
-from infra.api import LINK_ROUTES, SIGNED_IN_ROUTES, Api
+from infra.api import Api
 from infra.approval_key import ApprovalKey
 from infra.assets import definitions
 from infra.cluster_access import ClusterAccess
@@ -22,6 +22,7 @@ from infra.names import function_name, machine_name, metrics_namespace
 from infra.notifications import Notifications
 from infra.registry import Registry
 from infra.rights import Arns, Grants
+from infra.routes import LINK_ROUTES, SIGNED_IN_ROUTES
 from infra.schedules import Schedules
 from infra.sign_in import SignIn
 from infra.signing import Signing

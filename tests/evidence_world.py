@@ -39,6 +39,7 @@ from local.aicr import artifact, evidence
 from local.aicr.artifact import Files
 from local.aicr.signing import about
 from local.registry import LocalRegistry
+from tests.keys import rsa_key
 from tests.unit.samples import ASSETS, VALIDATOR, config, plan, release, sha
 
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -121,7 +122,7 @@ class Kms:
 @cache
 def _aicr_key(kind: str) -> Any:
     if kind == "RSA":
-        return rsa.generate_private_key(65537, 2048)
+        return rsa_key()
     return ec.derive_private_key(0xA1C4, ec.SECP256R1())
 
 

@@ -5,14 +5,8 @@ from typing import Any
 from aicr_pipeline.actions.want_credentials import PATIENCE
 from aicr_pipeline.decide.credentials import REFUSED, SECONDS_LEFT, TROUBLES
 from aicr_pipeline.model.config import ClusterConfig
-from aws_cdk import App
-from aws_cdk import Stack as CdkStack
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_scheduler as scheduler
-from aws_cdk import aws_sqs as sqs
 
 from infra.asl import RETRY
-from infra.schedules import Schedules
 from tests.infra.templates import Stack
 from tests.unit.samples import config
 
@@ -50,16 +44,22 @@ def test_a_refresh_that_fails_is_tried_again(demo: Stack) -> None:
 
 
 def test_each_configuration_has_a_refresh_of_its_own_that_starts_at_once() -> None:
+    # Here: the CDK starts Node.js when it is imported, which no worker needs to collect tests.
+    from aws_cdk import App, aws_lambda, aws_scheduler, aws_sqs
+    from aws_cdk import Stack as CdkStack
+
+    from infra.schedules import Schedules
+
     def name(config: ClusterConfig) -> str:
         stack = CdkStack(App(), "x")
-        function = lambda_.Function(
-            stack, "f", code=lambda_.Code.from_inline("x"), handler="x.y",
-            runtime=lambda_.Runtime.PYTHON_3_13,
+        function = aws_lambda.Function(
+            stack, "f", code=aws_lambda.Code.from_inline("x"), handler="x.y",
+            runtime=aws_lambda.Runtime.PYTHON_3_13,
         )  # fmt: skip
         schedules = Schedules(stack, "Schedules", cluster="demo", sweep=function)
-        schedules.refresh(function, sqs.Queue(stack, "q"), config)
+        schedules.refresh(function, aws_sqs.Queue(stack, "q"), config)
         found = schedules.node.find_child("Refresh")
-        assert isinstance(found, scheduler.CfnSchedule)
+        assert isinstance(found, aws_scheduler.CfnSchedule)
         return str(found.name)
 
     plain, helm = config(), config(**{"engine.helmRepoCreds": True})

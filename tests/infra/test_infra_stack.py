@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from infra.api import LINK_ROUTES, NOTIFICATIONS, SIGNED, SIGNED_IN_ROUTES
 from infra.functions import FUNCTIONS
+from infra.routes import LINK_ROUTES, NOTIFICATIONS, SIGNED, SIGNED_IN_ROUTES
 from infra.sources import FUNCTIONS_FOLDER
 from tests.infra.templates import Stack, as_list, plain
 

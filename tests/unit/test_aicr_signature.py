@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from tests.keys import rsa_key
 from tests.unit.samples import refused
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -62,8 +64,9 @@ def signed(payload: bytes, key: Any = KEY, kind: str = PAYLOAD_TYPE) -> bytes:
 PUSHED = json.dumps(statement("a" * 64)).encode()
 
 
-@pytest.mark.parametrize("key", [KEY, rsa.generate_private_key(65537, 2048)], ids=["P-256", "RSA-2048"])
-def test_the_keys_signature_holds(key: Any) -> None:
+@pytest.mark.parametrize("made", [lambda: KEY, rsa_key], ids=["P-256", "RSA-2048"])
+def test_the_keys_signature_holds(made: Callable[[], Any]) -> None:
+    key = made()
     mark = hashlib.sha256(der(key)).hexdigest()
     assert verify_key_signature(signed(PUSHED, key), OURS, der(key), ARTIFACT) == mark
     assert verify_key_signature(signed(OURS, key), OURS, der(key)) == mark
@@ -79,11 +82,12 @@ def test_another_keys_signature_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    [ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 3072)],
+    "made",
+    [lambda: ec.generate_private_key(ec.SECP384R1()), lambda: rsa_key(3072)],
     ids=["P-384", "RSA-3072"],
 )
-def test_keys_that_aicr_does_not_read(key: Any) -> None:
+def test_keys_that_aicr_does_not_read(made: Callable[[], Any]) -> None:
+    key = made()
     with refused(Reason.AICRArtifactUnsupported, "neither ECDSA P-256 nor RSA-2048"):
         verify_key_signature(signed(PUSHED, key), OURS, der(key), ARTIFACT)
 

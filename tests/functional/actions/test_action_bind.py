@@ -20,12 +20,13 @@ from aicr_pipeline.model.evidence import BoundPipeline
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import rollout_key, step_key
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from moto import mock_aws
 
 from infra.asl import RETRY
 from local.registry import LocalRegistry, TokenIssuer
 from tests.evidence_world import BEGAN, CHECKS, RECIPE, ROLLOUT, EvidenceWorld, Wish, der_of
+from tests.keys import rsa_key
 from tests.unit.samples import ASSETS, refused, sha
 
 OTHER = ec.derive_private_key(0xB0B, ec.SECP256R1())
@@ -546,13 +547,13 @@ def test_a_key_that_somebody_must_look_after_stops_the_execution_where_it_is(
 
 
 @pytest.mark.parametrize(
-    "key",
-    [ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)],
-    ids=["P-384", "RSA-2048"],
+    "made", [lambda: ec.generate_private_key(ec.SECP384R1()), rsa_key], ids=["P-384", "RSA-2048"]
 )
-def test_an_alias_that_names_a_key_of_another_kind(make: Callable[..., EvidenceWorld], key: Any) -> None:
+def test_an_alias_that_names_a_key_of_another_kind(
+    make: Callable[..., EvidenceWorld], made: Callable[[], Any]
+) -> None:
     world = make()
-    world.kms.key = key
+    world.kms.key = made()
     with pytest.raises(SigningKeyError, match="point the alias at an ECC_NIST_P256 key"):
         world.bind()
     assert world.kms.calls == ["get_public_key"], "nothing is signed with it"

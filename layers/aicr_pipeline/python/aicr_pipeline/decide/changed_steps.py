@@ -51,7 +51,7 @@ def step_views(report: Report | None, from_plan: Plan | None, to_plan: Plan | No
     budget = MOST_VALUES
     for step in report.steps if report else ():
         changes = tuple(_changes(step, from_plan, to_plan))
-        # Only what is shown is cleaned: to look for credentials in all of 60 large releases takes half a minute.
+        # Only what is shown is cleaned: looking for credentials in 60 large releases takes half a minute.
         shown = tuple(map(_side_by_side, changes[: min(MOST_VALUES_PER_STEP, budget)]))
         budget -= len(shown)
         yield StepView(

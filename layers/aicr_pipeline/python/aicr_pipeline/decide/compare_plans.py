@@ -179,7 +179,9 @@ def _clean(value: Any, key: str) -> Any:
         return value
     shown = redact(value)
     if shown == value:
-        named = f"{key}={value.strip()[:_BESIDE_ITS_NAME]}"  # how the value begins decides, not how it goes on
+        named = (
+            f"{key}={value.strip()[:_BESIDE_ITS_NAME]}"  # how the value begins decides, not how it goes on
+        )
         if redact(named) != named:
             return "[redacted]"
     return shown
