@@ -96,10 +96,10 @@ def test_a_billion_laughs_is_refused_at_once() -> None:
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    began = time.perf_counter()
+    began = time.thread_time()
     with refused(Reason.InvalidRuntime, "aliases"):
         load(bomb)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize("opened", ["[", "{a: ", "- ", "? "])

@@ -182,11 +182,11 @@ def test_control_characters_do_not_reach_people() -> None:
 
 
 def test_a_huge_message_is_cut_at_once() -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     _, problem = judge(ctrf("failed", message="A" * 500_000 + " " + "://a:" * 80_000))
     assert problem is not None
     assert len(problem) < 500
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_the_checks_own_words_cut_and_at_most_five() -> None:

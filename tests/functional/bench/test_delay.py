@@ -74,4 +74,4 @@ def test_bytes_pass_unchanged_and_unhindered(far: tuple[str, int]) -> None:
             left -= len(data)
         sender.join(timeout=5)
     assert (left, received.digest()) == (0, hashlib.sha256(sent).digest())
-    assert time.perf_counter() - began < 2  # 64 KB a round trip would take 4 s
+    assert time.perf_counter() - began < 3.5  # 64 KB a round trip would take 4 s
