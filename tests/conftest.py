@@ -6,6 +6,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+#: The fast ones first.
+_ORDER = ("unit", "functional", "infra", "chaos", "browser", "workflow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders in the order of ``_ORDER``; where workers share the tests the longest first, that none is left."""
+    shared = "PYTEST_XDIST_WORKER" in os.environ
+    items.sort(key=_place, reverse=shared)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    return _ORDER.index(folder) if folder in _ORDER else len(_ORDER)
 
 
 @pytest.fixture(scope="session")
