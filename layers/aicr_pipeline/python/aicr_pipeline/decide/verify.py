@@ -159,6 +159,8 @@ class SignedStatement:
     statement: Statement
     #: Of the key.
     fingerprint: str
+    #: The one that is by the key; an envelope may bring others.
+    signature: bytes
 
 
 def signed_statement(
@@ -167,10 +169,10 @@ def signed_statement(
     """Bytes first: the key, the envelope, the signature; the statement's meaning afterwards."""
     key, mark = looks.at("key", lambda: _key(public_key, fingerprints))
     envelope = looks.at("envelope", lambda: _envelope(evidence))
-    looks.at("signature", lambda: _signature(envelope, key, mark))
+    signature = looks.at("signature", lambda: _signature(envelope, key, mark))
     statement = looks.at("statement", lambda: _statement(envelope))
     looks.at("subjects", lambda: _subjects(statement))
-    return SignedStatement(envelope, statement, mark)
+    return SignedStatement(envelope, statement, mark, signature)
 
 
 def _key(data: bytes, fingerprints: Collection[str]) -> tuple[tuple[ec.EllipticCurvePublicKey, str], str]:
@@ -188,10 +190,11 @@ def _envelope(data: bytes) -> tuple[Envelope, str]:
     return envelope, f"DSSE, {len(envelope.payload)} bytes of {envelope.payload_type}"
 
 
-def _signature(envelope: Envelope, key: ec.EllipticCurvePublicKey, mark: str) -> tuple[None, str]:
+def _signature(envelope: Envelope, key: ec.EllipticCurvePublicKey, mark: str) -> tuple[bytes, str]:
     digest = pae_digest(envelope.payload_type, envelope.payload)
-    if any(is_signed(key, signature, digest) for _, signature in envelope.signatures):
-        return None, f"ECDSA P-256 by the key with fingerprint {mark}"
+    for _, signature in envelope.signatures:
+        if is_signed(key, signature, digest):
+            return signature, f"ECDSA P-256 by the key with fingerprint {mark}"
     raise ValueError(f"no signature is by the key with fingerprint {mark}")
 
 

@@ -19,7 +19,7 @@ from aicr_pipeline.decide.archive_files import check_documents, check_known
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_key
+from aicr_pipeline.decide.dsse import as_der, envelope, fingerprint, once, pae, public_der, read_key
 from aicr_pipeline.decide.unpack import only_layer, unpack
 from aicr_pipeline.decide.validation import judge, read_report
 from aicr_pipeline.decide.validators_record import read_validators_record
@@ -119,16 +119,19 @@ class _Look:
         self._end()
 
     def _split(self) -> str:
-        envelope = self.signed.envelope
-        signatures = [signature for _, signature in envelope.signatures]
+        signed = self.signed
+        kind, payload = signed.envelope.payload_type, signed.envelope.payload
         wanted = {
-            layout.PAYLOAD: [envelope.payload],
-            layout.SIGNATURE: signatures,
-            layout.PAE: [pae(envelope.payload_type, envelope.payload)],
+            layout.PAYLOAD: payload,
+            layout.SIGNATURE: signed.signature,
+            layout.PAE: pae(kind, payload),
         }
-        for name, contents in wanted.items():
-            if self.files.get(name) not in contents:
+        for name, content in wanted.items():
+            if self.files.get(name) != content:
                 raise ValueError(f"{name} is not what the envelope holds")
+        # The README's lines read it as text, and whatever else it held would be nobody's word.
+        if self.files[layout.ENVELOPE] != envelope(kind, payload, signed.fingerprint, signed.signature):
+            raise ValueError(f"{layout.ENVELOPE} holds more than the statement and its signature")
         own = self._file(layout.PUBLIC_KEY)
         if own != pem(as_der(read_key(own))) or fingerprint(as_der(read_key(own))) != self.signed.fingerprint:
             raise ValueError(f"{layout.PUBLIC_KEY} is not the key that signed, as PEM")
@@ -344,9 +347,10 @@ def _layer_of(manifest: bytes) -> tuple[str, int]:
 
 def _json(text: bytes, key: str) -> Any:
     try:
-        found = json.loads(text)
+        # With a name twice, a person may read one of the two and this program the other.
+        found = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"{key} is no JSON object")
+        raise ValueError(f"{key} is no JSON object, or has a name twice in one")
     return found
