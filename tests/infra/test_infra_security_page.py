@@ -1,4 +1,4 @@
-"""The page that a security review reads: what each function reads and puts in the ledger, as the template has it."""
+"""What a security review reads of each function: what it reads and puts in the ledger, as in the template."""
 
 import re
 from pathlib import Path
