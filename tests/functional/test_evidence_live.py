@@ -123,9 +123,22 @@ def other_content(folder: str) -> Callable[[EvidenceWorld], None]:
     return act
 
 
-def other_layer(world: EvidenceWorld) -> None:
-    for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/evidence/{ROLLOUT}-1"]:
-        STORE._blobs[key] = b"x" * len(STORE._blobs[key])
+def other_layer(folder: str) -> Callable[[EvidenceWorld], None]:
+    def act(world: EvidenceWorld) -> None:
+        for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/{folder}"]:
+            STORE._blobs[key] = b"x" * len(STORE._blobs[key])
+
+    return act
+
+
+def without_blobs(folder: str) -> Callable[[EvidenceWorld], None]:
+    """The manifest is there, and nothing that it names."""
+
+    def act(world: EvidenceWorld) -> None:
+        for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/{folder}"]:
+            del STORE._blobs[key]
+
+    return act
 
 
 def other_binding(world: EvidenceWorld) -> None:
@@ -147,11 +160,15 @@ def other_binding(world: EvidenceWorld) -> None:
         (lambda w: w.change(rollout_key(ROLLOUT, "outcome"), evidence="another"), "ledger-end"),
         (without(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (other_binding, "registry-binding"),
+        (without_blobs(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
+        (other_layer(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (without(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
         (other_content(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
-        (other_layer, "registry-evidence"),
+        (other_layer(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (without_blobs(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
         (without("charts/gpu-operator"), "registry-charts"),
         (other_content("charts/gpu-operator"), "registry-charts"),
+        (without_blobs("charts/gpu-operator"), "registry-charts"),
     ],
 )  # fmt: skip
 def test_what_is_gone_or_another_fails(

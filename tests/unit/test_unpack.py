@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import tarfile
 import zlib
 from typing import Any
@@ -222,3 +223,30 @@ def test_any_bytes_are_a_refusal_or_nothing(data: bytes) -> None:
             assert isinstance(unpack(given_bytes, "it"), dict)
         except PipelineError as error:
             assert error.reason is Reason.BundleInvalid
+
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [], [{}], [1], {}, None, "x",
+        [{"digest": DIGEST, "size": 1}] * 2,
+        [{"digest": "sha256:../../../v2/other", "size": 1}],
+        [{"digest": DIGEST.upper(), "size": 1}],
+        [{"digest": DIGEST + "\n", "size": 1}],
+        [{"digest": [DIGEST], "size": 1}],
+        [{"digest": DIGEST, "size": -1}],
+        [{"digest": DIGEST, "size": "1"}],
+        [{"digest": DIGEST, "size": True}],
+        [{"digest": DIGEST, "size": 1.5}],
+        [{"digest": DIGEST}],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_layer_is_named_by_digest_and_size(layers: Any) -> None:
+    """What stands there becomes an address, and how much is read from it."""
+    assert module.only_layer(json.dumps({"layers": [{"digest": DIGEST, "size": 0}]}).encode()) == (DIGEST, 0)
+    with pytest.raises(ValueError, match="one layer"):
+        module.only_layer(json.dumps({"layers": layers}).encode())

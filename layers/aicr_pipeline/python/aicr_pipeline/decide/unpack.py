@@ -1,6 +1,7 @@
 """Unpacking AICR's artifacts: one tar+gzip layer, read with limits and without trust."""
 
 import json
+import re
 import tarfile
 from pathlib import PurePosixPath
 
@@ -13,6 +14,8 @@ MOST_LAYER_BYTES = 32 << 20
 MOST_FILES = 5_000
 MOST_FILE_BYTES = 8 << 20
 MOST_BYTES = 64 << 20
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def unpack(layer: bytes, what: str) -> dict[str, bytes]:
@@ -52,10 +55,13 @@ def only_layer(manifest: bytes) -> tuple[str, int]:
     Raises
     ------
     ValueError
-        When it has not one.
+        When it has not one, or what it says of it is neither digest nor size.
     """
     try:
         (layer,) = json.loads(manifest)["layers"]
-        return str(layer["digest"]), int(layer["size"])
+        digest, size = layer["digest"], layer["size"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError("not a manifest of one layer") from None
+        digest = size = None
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest) or type(size) is not int or size < 0:
+        raise ValueError("not a manifest of one layer")
+    return digest, size
