@@ -17,7 +17,7 @@ from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Looks, Stop, Verdict
-from aicr_pipeline.errors import TransientError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
@@ -413,6 +413,23 @@ def test_without_a_client_it_is_incomplete_too(
 def test_a_registry_that_refuses_us_leaves_it_incomplete(world: EvidenceWorld) -> None:
     """Who we are says nothing about what is there."""
     world.registry = world.registry._replace(credentials=None)
+    verdict = look(world)
+    assert verdict.code == INCOMPLETE
+    assert {check.name for check in verdict.checks if check.ok is None} == {
+        "registry-binding", "registry-evidence", "registry-charts"
+    }  # fmt: skip
+
+
+def test_without_credentials_for_the_registry_it_is_incomplete(world: EvidenceWorld) -> None:
+    """They are AWS's or a file's to give, and neither says anything about the evidence."""
+
+    class Without:
+        def get(self) -> tuple[str, str]:
+            raise PipelineError(Reason.RegistryCredentialsUnavailable, "AWS gives none.")
+
+        def renew(self, refused: tuple[str, str] | None = None) -> None: ...
+
+    world.registry = world.registry._replace(credentials=Without())
     verdict = look(world)
     assert verdict.code == INCOMPLETE
     assert {check.name for check in verdict.checks if check.ok is None} == {

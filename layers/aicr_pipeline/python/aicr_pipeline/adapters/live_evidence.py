@@ -95,13 +95,16 @@ def _at(looks: Looks, name: str, look: Callable[[], str]) -> None:
         looks.lacking(name, str(why))
     except TransientError as error:
         looks.unseen(name, error.message)
-    except (TokenExpiredError, DeniedError) as error:
+    except (TokenExpiredError, DeniedError, aws.AwsSettingsError) as error:
         # Who we are says nothing about what is there.
         looks.unseen(name, error.message)
     except (BotoCoreError, ClientError) as error:
         unread = aws.unread(error)
         looks.unseen(name, unread.message if unread else type(error).__name__)
     except (PipelineError, ValueError, RecursionError) as error:
+        if getattr(error, "reason", None) is Reason.RegistryCredentialsUnavailable:
+            looks.unseen(name, str(error))
+            return
         problem = getattr(error, "message", str(error))
         looks.at(name, lambda: _fail(problem))
     else:
