@@ -19,6 +19,7 @@ from aicr_pipeline.decide.archive_files import check_documents, check_known
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
+from aicr_pipeline.decide.deployed import ANEW, deployed_problem
 from aicr_pipeline.decide.dsse import as_der, envelope, fingerprint, once, pae, public_der, read_key
 from aicr_pipeline.decide.unpack import only_layer, unpack
 from aicr_pipeline.decide.validation import judge, read_report
@@ -41,12 +42,15 @@ from aicr_pipeline.model.rollout import (
     Acknowledgement,
     ApprovalRequest,
     Decision,
+    Deployed,
     Outcome,
     Report,
     Rollout,
     RolloutOutcome,
+    StepStarted,
     acknowledgement_key,
     rollout_key,
+    step_key,
 )
 
 Files = Mapping[str, bytes]
@@ -174,12 +178,30 @@ class _Look:
         said = (binding.runtime_version, binding.submitter, binding.plan.from_digest, binding.created_at)
         if said != (rollout.runtime_version, rollout.submitter, rollout.from_plan, rollout.created_at):
             raise ValueError("rollout.json does not say what the statement says of the rollout")
+        snapshot = (binding.documents or {}).get(f"rollouts/{self.name}/snapshot.yaml")
+        if snapshot != binding.post_install_snapshot_digest:
+            raise ValueError("the statement names two post-install snapshots, or none")
+        self._same_pipeline(report)
         for one in binding.acknowledgements or ():
             if one.wire().items() - records.acknowledgements[one.release].wire().items():
                 raise ValueError(f"the acknowledgement of {one.release} is not what the statement says")
         if approval is None:
             return "rollout, report and plan fit; nobody had to be asked"
         return f"rollout, report, request and plan fit; {_approved(approval)}"
+
+    def _same_pipeline(self, report: Report) -> None:
+        """A statement that qualifies says that one pipeline did it all; the records say so, too, or not."""
+        if not self.binding.qualifying:
+            return
+        began, steps = rollout_key(self.name, "deployed"), []
+        for step in report.steps:
+            key = step_key(self.name, step.index)
+            steps.append(self._parsed(key, StepStarted).pipeline if self._has(key) else None)
+        start = self._parsed(began, Deployed) if self._has(began) else None
+        problem = deployed_problem(self.binding.pipeline, start, steps)
+        # Nothing was recorded under earlier versions: such a statement holds, and counts no longer.
+        if problem == ANEW or (start is not None and start.development):
+            raise ValueError(f"it qualifies, but {problem or 'the cluster was marked development: true'}")
 
     def _decision(self, approval: BoundApproval | None) -> Decision | None:
         if approval is None:
@@ -207,8 +229,9 @@ class _Look:
             if path is None:
                 raise ValueError(f"the record of {one.by}'s approval is missing or another")
             own = self._parsed(path.removeprefix(layout.LEDGER), Decision)
-            if (own.by, own.identity, own.issuer, own.reason, own.at, own.expires_at) != (
-                (one.by,), one.identity, one.issuer, one.reason, one.at, one.expires_at
+            principal = own.principals[0] if own.principals else None
+            if (own.by, own.identity, own.issuer, principal, own.reason, own.at, own.expires_at) != (
+                (one.by,), one.identity, one.issuer, one.principal, one.reason, one.at, one.expires_at
             ):  # fmt: skip
                 raise ValueError(f"the statement and the record of {one.by}'s approval differ")
             found.append(own)
