@@ -187,6 +187,16 @@ def test_a_folder_is_read_under_the_same_limits(tmp_path: Path) -> None:
         layout.read_folder(tmp_path)
 
 
+def test_a_folder_of_something_else_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "MOST_ENTRIES", 10)
+    for number in range(11):
+        (tmp_path / f"folder{number}").mkdir()
+    with pytest.raises(ValueError, match="it is no unpacked archive"):
+        layout.read_folder(tmp_path)
+
+
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="empty"):
         layout.read_folder(tmp_path)

@@ -10,6 +10,7 @@ import io
 import re
 import tarfile
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from aicr_pipeline.decide import unpack as layers
@@ -28,6 +29,8 @@ AICR_SIGNATURE, AICR_KEY = "aicr/signature.sigstore.json", "aicr/public-key.pem"
 _OURS_FILES, _OURS_BYTES = 1_000, 16 << 20
 # Everything that may be bound fits: AICR's layer, as it is and once more as the files in it.
 MOST_FILES = layers.MOST_FILES + _OURS_FILES
+#: Of an unpacked one, each file at most in a folder of its own: another folder is not read to its end.
+MOST_ENTRIES = 2 * MOST_FILES
 MOST_FILE_BYTES = layers.MOST_LAYER_BYTES
 MOST_BYTES = layers.MOST_BYTES + layers.MOST_LAYER_BYTES + _OURS_BYTES
 MOST_ARCHIVE_BYTES = 2 * layers.MOST_LAYER_BYTES + _OURS_BYTES
@@ -131,7 +134,10 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     """
     files: dict[str, bytes] = {}
     total = 0
-    for path in sorted(folder.rglob("*")):
+    found = list(islice(folder.rglob("*"), MOST_ENTRIES + 1))
+    if len(found) > MOST_ENTRIES:
+        raise ValueError(f"there are more than {MOST_ENTRIES:,} files and folders: it is no unpacked archive")
+    for path in sorted(found):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             raise ValueError(f"{name[:80]!r} is no plain file")
