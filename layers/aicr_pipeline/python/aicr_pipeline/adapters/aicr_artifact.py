@@ -1,5 +1,6 @@
 """AICR's evidence as bytes: the manifest, its layer, and the signature, from the registry or a folder."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.errors import PipelineError
 
 EVIDENCE = "AICR's evidence"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: Where AICR puts the signature when it writes it into the bundle itself.
 SIGNATURE_FILE = "attestation.intoto.jsonl"
 
@@ -89,6 +91,8 @@ class FolderArtifacts:
             (self.folder / f"{_hex(digest)}.signature-{number}").write_bytes(bundle)
 
     def _read(self, digest: str) -> bytes | None:
+        if not _DIGEST.fullmatch(digest):
+            return None  # of a statement that nobody has verified yet
         file = self.folder / _hex(digest)
         return file.read_bytes() if file.is_file() else None
 
