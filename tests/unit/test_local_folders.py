@@ -1,4 +1,4 @@
-"""Folders that hold a ledger's objects and AICR's evidence: whoever left one may have written its keys, too."""
+"""Folders with a ledger's objects and AICR's evidence: whoever left one may have written its keys, too."""
 
 from pathlib import Path
 
