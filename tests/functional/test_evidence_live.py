@@ -410,6 +410,13 @@ def test_without_a_client_it_is_incomplete_too(
     assert "NoRegionError" in str(json.loads(capsys.readouterr().out)["checks"])
 
 
+def test_a_prefix_that_has_the_folders_name_in_it(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "team/evidence/prod", Wish(charts=True))
+    made.finish(made.bind())
+    verdict = look(made)
+    assert verdict.code == VALID, verdict.checks
+
+
 def test_a_registry_that_refuses_us_leaves_it_incomplete(world: EvidenceWorld) -> None:
     """Who we are says nothing about what is there."""
     world.registry = world.registry._replace(credentials=None)

@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--live and --ledger go together")
     if options.registry is not None and not options.live:
         parser.error("--registry is for --live")
+    if options.registry is not None and not _is_address(options.registry):
+        parser.error("--registry is not oci://HOST/PREFIX")
     try:
         return _judge(options)
     except BrokenPipeError:
@@ -169,6 +171,17 @@ def _look_live(
         if path.startswith(layout.LEDGER)
     }
     look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live, copies)
+
+
+def _is_address(text: str) -> bool:
+    from aicr_pipeline.adapters.registry import parse_reference
+    from aicr_pipeline.errors import PipelineError
+
+    try:
+        parse_reference(text)
+    except PipelineError:
+        return False
+    return True
 
 
 def _is_envelope(path: Path) -> bool:

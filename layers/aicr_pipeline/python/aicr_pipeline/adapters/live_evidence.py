@@ -23,7 +23,7 @@ from aicr_pipeline.model.evidence import Binding
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, RolloutOutcome, rollout_key
 
-#: Of the repositories' addresses: the cluster's prefix is what stands before it.
+#: Of the repositories' addresses: the cluster's prefix is what stands before the last of it.
 _EVIDENCE = "/evidence/"
 
 
@@ -246,7 +246,7 @@ class _Live:
         bound = self.binding.aicr_evidence
         if bound is None:
             raise _Unseen("the statement does not say where the registry is: pass --registry")
-        return bound.reference.partition(_EVIDENCE)[0]
+        return bound.reference.rpartition(_EVIDENCE)[0]
 
 
 def _blobs(manifest: bytes) -> list[str]:
