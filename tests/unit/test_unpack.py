@@ -89,6 +89,25 @@ def test_hostile_entries(made: bytes, said: str) -> None:
         unpack(layer(made), "it")
 
 
+def below_zero(size: int) -> bytes:
+    """A header whose size is negative, in GNU's base 256."""
+    made = bytearray(entry("e/a"))
+    made[124:136] = b"\xff" + (size % 2**88).to_bytes(11, "big")
+    made[148:156] = b" " * 8
+    made[148:156] = b"%06o\0 " % sum(made)
+    return bytes(made)
+
+
+@pytest.mark.parametrize("size", [-1, -511, -512, -513, -1024, -(2**87)])
+def test_a_size_below_zero(size: int) -> None:
+    """tarfile would read the same header again and again, or give an empty file."""
+    for made in (layer(below_zero(size)), layer(extension(size=str(size)), entry("e/a"))):
+        with refused(Reason.BundleInvalid, "no sound"):
+            unpack(made, "it")
+        with pytest.raises(ValueError, match="no sound"):
+            layout.unpack(made)
+
+
 AFTER = entry("e/c", b"3")
 
 

@@ -58,6 +58,8 @@ def read_tar_gz(
                 continue
             if name in files:
                 raise UnsoundError(f"entry {name[:200]} stands twice")
+            if entry.size < 0:  # a header may say so, and tarfile goes back by it
+                raise UnsoundError(f"it is no sound tar.gz archive: entry {name[:200]} has a size below zero")
             total += entry.size  # what a sparse entry expands to is not in the archive's own size
             if entry.size > limits.file_bytes or total > limits.all_bytes or len(files) >= limits.files:
                 raise TooLargeError(f"entry {name[:200]} is too large, or one of too many")
