@@ -28,6 +28,8 @@ from infra.sources import PROGRAM, ROOT, Sources
 
 #: What the template is made of, beside the lock's ``aws-cdk-lib``.
 _TEMPLATE = ("app.py", "cdk.json", "infra")
+#: What of a checkout the digests are of.
+DIGESTED = ("functions", "layers/aicr_pipeline", *_TEMPLATE)
 
 
 class Define(Protocol):

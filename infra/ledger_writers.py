@@ -3,7 +3,9 @@
 A decision that somebody put there by hand would otherwise count: the gate believes the ledger.
 """
 
-#: Key patterns, and the functions that put such keys. A test compares this with the functions' rights.
+#: Key patterns, and the functions that put such keys. A test compares this with the functions' rights. In IAM
+#: ``*`` is a slash, too, and the names of clusters stand in keys: a pattern that ends within a name would
+#: refuse the attempts of a cluster whose name begins so.
 LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Plans", "plans/*", ("write_plan",)),
     (
@@ -19,7 +21,8 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Requests", "rollouts/*/request.json", ("request_approval",)),
     ("Bypasses", "rollouts/*/bypass.json", ("request_approval",)),
     ("Messages", "rollouts/*/messages/*", ("request_approval", "hold_step", "remind_approvers")),
-    ("Decisions", "rollouts/*/decision*", ("serve_approvals", "serve_operators")),
+    ("Decisions", "rollouts/*/decision.json", ("serve_approvals", "serve_operators")),
+    ("Approvals", "rollouts/*/decisions/*", ("serve_approvals", "serve_operators")),
     ("Revocations", "rollouts/*/revocation.json", ("serve_approvals", "serve_operators")),
     ("Holds", "rollouts/*/holds/*", ("hold_step",)),
     ("Acknowledgements", "rollouts/*/acknowledgements/*", ("serve_approvals", "serve_operators")),
@@ -27,8 +30,10 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Ready", "rollouts/*/ready/*", ("sweep_waiters",)),
     ("Snapshots", "rollouts/*/snapshot.yaml", ("sweep_waiters",)),
     # The report, and the attempt that it is of.
-    ("Validations", "rollouts/*/validation*", ("sweep_waiters",)),
-    ("Validators", "rollouts/*/validators*", ("sweep_waiters",)),
+    ("Validations", "rollouts/*/validation.json", ("sweep_waiters",)),
+    ("Attempts", "rollouts/*/validations/*", ("sweep_waiters",)),
+    ("Validators", "rollouts/*/validators.json", ("sweep_waiters",)),
+    ("SeenValidators", "rollouts/*/validators/*", ("sweep_waiters",)),
     ("Bindings", "rollouts/*/binding.json", ("bind_evidence",)),
     ("Outcomes", "rollouts/*/outcome.json", ("record_outcome", "start_rollout")),
     ("Told", "rollouts/*/told.json", ("record_outcome",)),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from aicr_pipeline.decide.tree_digest import counts
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model import yaml
 from aicr_pipeline.model.base import parse
@@ -17,7 +18,7 @@ from aicr_pipeline.model.config import ClusterConfig, load_cluster_config
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.release import QualifiedProfile, Release, ReleasedCluster
 
-from infra.assets import pipeline_assets
+from infra.assets import DIGESTED, pipeline_assets
 from infra.sources import LOCK, ROOT, Sources
 
 QUALIFIED = ROOT / "qualified.yaml"
@@ -60,15 +61,20 @@ def as_text(made: Release) -> str:
 
 
 def commit(checkout: Path) -> str | None:
-    """The commit that the tracked files are those of; None without git, or where they are not."""
+    """The commit that the files are those of; None without git, or where they are not.
+
+    A file that git does not track counts where the digests are made of it: they would be of no commit.
+    """
     try:
         head = _git(checkout, "rev-parse", "HEAD")
         changed = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+        more = _git(checkout, "ls-files", "--others", "-z", "--", *DIGESTED).split("\0")
         top = _git(checkout, "rev-parse", "--show-toplevel")
     except (OSError, subprocess.SubprocessError):
         return None
     # A folder inside of somebody else's repository is no checkout of this one.
-    return head if not changed and Path(top) == checkout.resolve() else None
+    same = not changed and not any(path and counts(path) for path in more)
+    return head if same and Path(top) == checkout.resolve() else None
 
 
 def _git(checkout: Path, *arguments: str) -> str:
@@ -109,7 +115,7 @@ def main(name: str, target: str) -> int:
     if not sources.dependencies_built:
         print("note: without the dependencies' layer, which is not built: make layer", file=sys.stderr)
     if made.commit is None:
-        print("note: without a commit: the tracked files are not those of one", file=sys.stderr)
+        print("note: without a commit: the files are not those of one", file=sys.stderr)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.archive_files import check_documents
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.assess import request_digest
+from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Verdict, pem
 from aicr_pipeline.decide.verify_archive import verify_archive
@@ -23,6 +25,7 @@ from aicr_pipeline.evidence_pack import write_archive
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Report, acknowledgement_key, rollout_key
+from aicr_pipeline.verify import main
 from cryptography.hazmat.primitives.asymmetric import ec
 from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.signer import SSlibKey
@@ -235,7 +238,8 @@ def test_a_flipped_bit_anywhere_is_seen(world: EvidenceWorld, files: dict[str, b
 
 def test_every_byte_of_every_record_is_bound(files: dict[str, bytes]) -> None:
     binding = Statement.model_validate_json(read_envelope(files[layout.ENVELOPE]).payload).predicate
-    assert check_documents(files, binding) == len(binding.documents or {})
+    packed = [key for key in binding.documents or {} if layout.LEDGER + key in files]
+    assert check_documents(files, binding) == len(packed) == len(binding.documents or {}) - 1, "no snapshot"
     for name in sorted(set(files) - UNSIGNED):
         if name.startswith(layout.LEDGER):
             for at in range(len(files[name])):
@@ -359,6 +363,52 @@ def test_a_pointer_or_outcome_of_something_else(world: EvidenceWorld, files: dic
         path = f"{ROLLOUTS}{name}.json"
         changed = json.dumps(json.loads(files[path]) | {field: "demo-0-1"}).encode()
         verdict = look(world, summed({**files, path: changed}))
+        assert (verdict.code, failed(verdict)) == (INVALID, check), field
+
+
+def test_an_envelope_that_holds_more_than_the_statement(
+    world: EvidenceWorld, files: dict[str, bytes]
+) -> None:
+    """Another signature, a hint, a form: nobody's word, and the README's lines read it as text."""
+    sealed = json.loads(files[layout.ENVELOPE])
+    (own,) = sealed["signatures"]
+    junk = {"keyid": "", "sig": base64.b64encode(b"junk").decode()}
+    for changed in (
+        sealed | {"signatures": [own, junk]},
+        sealed | {"signatures": [junk, own]},
+        sealed | {"signatures": [own, own]},
+        sealed | {"signatures": [own | {"keyid": "the CISO"}]},
+        sealed | {"signatures": [own | {"approved": "by the board"}]},
+        sealed | {"note": "approved by the board"},
+    ):
+        forged = with_envelope(files, json.dumps(changed, sort_keys=True, separators=(",", ":")).encode())
+        assert (look(world, forged).code, failed(look(world, forged))) == (INVALID, "split"), changed
+        bad = summed({**forged, layout.SIGNATURE: b"junk"})
+        assert (look(world, bad).code, failed(look(world, bad))) == (INVALID, "split"), changed
+    for text in (json.dumps(sealed, indent=1).encode(), files[layout.ENVELOPE] + b"\n"):
+        forged = with_envelope(files, text)
+        assert (look(world, forged).code, failed(look(world, forged))) == (INVALID, "split")
+
+
+def with_envelope(files: dict[str, bytes], sealed: bytes) -> dict[str, bytes]:
+    """Another envelope, and all that is not signed made to fit it."""
+    was = sha256(files[layout.ENVELOPE]).removeprefix("sha256:").encode()
+    now = sha256(sealed).removeprefix("sha256:").encode()
+    paths = [f"{ROLLOUTS}binding.json", f"{ROLLOUTS}outcome.json"]
+    return summed(
+        {**files, layout.ENVELOPE: sealed} | {path: files[path].replace(was, now) for path in paths}
+    )
+
+
+@pytest.mark.parametrize(("name", "check"), [("binding", "pointer"), ("outcome", "end")])
+def test_a_name_that_stands_twice_in_what_is_not_signed(
+    world: EvidenceWorld, files: dict[str, bytes], name: str, check: str
+) -> None:
+    """A person reads the first, a program the last."""
+    path = f"{ROLLOUTS}{name}.json"
+    for field in json.loads(files[path]):
+        twice = b'{"%s": "Failed", ' % field.encode() + files[path].lstrip(b"{")
+        verdict = look(world, summed({**files, path: twice}))
         assert (verdict.code, failed(verdict)) == (INVALID, check), field
 
 
@@ -512,6 +562,17 @@ def test_unsigned_evidence_says_so_everywhere(world: EvidenceWorld, files: dict[
     assert json.loads(files[f"{ROLLOUTS}binding.json"])["aicrSigned"] is False
     assert "**AICR's evidence is not signed by AICR.**" in files[layout.README].decode()
     assert "UNSIGNED" in str(look(world, files).checks)
+
+
+def test_what_nobody_signed_is_said(
+    world: EvidenceWorld, files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An archive may leave out that somebody stopped the rollout: only the ledger knows."""
+    file = tmp_path / "a.tar.gz"
+    file.write_bytes(layout.pack(files, "evidence"))
+    assert main([str(file), "--fingerprint", fingerprint(der_of(world.kms.key))]) == VALID
+    assert "note binding.json, outcome.json and whether somebody stopped" in capsys.readouterr().out
+    assert "Nobody signed that" in " ".join(files[layout.README].decode().split())
 
 
 def test_a_place_that_takes_no_archive_is_left_as_it_is(world: EvidenceWorld, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, read_envelope
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, NOT_ENOUGH, VALID, Looks, Stop, Verdict
-from aicr_pipeline.errors import TransientError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.evidence import Statement
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.reasons import Reason
@@ -123,9 +123,22 @@ def other_content(folder: str) -> Callable[[EvidenceWorld], None]:
     return act
 
 
-def other_layer(world: EvidenceWorld) -> None:
-    for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/evidence/{ROLLOUT}-1"]:
-        STORE._blobs[key] = b"x" * len(STORE._blobs[key])
+def other_layer(folder: str) -> Callable[[EvidenceWorld], None]:
+    def act(world: EvidenceWorld) -> None:
+        for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/{folder}"]:
+            STORE._blobs[key] = b"x" * len(STORE._blobs[key])
+
+    return act
+
+
+def without_blobs(folder: str) -> Callable[[EvidenceWorld], None]:
+    """The manifest is there, and nothing that it names."""
+
+    def act(world: EvidenceWorld) -> None:
+        for key in [key for key in STORE._blobs if key[0] == f"{world.prefix}/{folder}"]:
+            del STORE._blobs[key]
+
+    return act
 
 
 def other_binding(world: EvidenceWorld) -> None:
@@ -147,11 +160,15 @@ def other_binding(world: EvidenceWorld) -> None:
         (lambda w: w.change(rollout_key(ROLLOUT, "outcome"), evidence="another"), "ledger-end"),
         (without(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (other_binding, "registry-binding"),
+        (without_blobs(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
+        (other_layer(f"evidence/{ROLLOUT}-binding"), "registry-binding"),
         (without(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
         (other_content(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
-        (other_layer, "registry-evidence"),
+        (other_layer(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
+        (without_blobs(f"evidence/{ROLLOUT}-1"), "registry-evidence"),
         (without("charts/gpu-operator"), "registry-charts"),
         (other_content("charts/gpu-operator"), "registry-charts"),
+        (without_blobs("charts/gpu-operator"), "registry-charts"),
     ],
 )  # fmt: skip
 def test_what_is_gone_or_another_fails(
@@ -393,9 +410,33 @@ def test_without_a_client_it_is_incomplete_too(
     assert "NoRegionError" in str(json.loads(capsys.readouterr().out)["checks"])
 
 
+def test_a_prefix_that_has_the_folders_name_in_it(server: LocalRegistry) -> None:
+    made = EvidenceWorld(server, "team/evidence/prod", Wish(charts=True))
+    made.finish(made.bind())
+    verdict = look(made)
+    assert verdict.code == VALID, verdict.checks
+
+
 def test_a_registry_that_refuses_us_leaves_it_incomplete(world: EvidenceWorld) -> None:
     """Who we are says nothing about what is there."""
     world.registry = world.registry._replace(credentials=None)
+    verdict = look(world)
+    assert verdict.code == INCOMPLETE
+    assert {check.name for check in verdict.checks if check.ok is None} == {
+        "registry-binding", "registry-evidence", "registry-charts"
+    }  # fmt: skip
+
+
+def test_without_credentials_for_the_registry_it_is_incomplete(world: EvidenceWorld) -> None:
+    """They are AWS's or a file's to give, and neither says anything about the evidence."""
+
+    class Without:
+        def get(self) -> tuple[str, str]:
+            raise PipelineError(Reason.RegistryCredentialsUnavailable, "AWS gives none.")
+
+        def renew(self, refused: tuple[str, str] | None = None) -> None: ...
+
+    world.registry = world.registry._replace(credentials=Without())
     verdict = look(world)
     assert verdict.code == INCOMPLETE
     assert {check.name for check in verdict.checks if check.ok is None} == {

@@ -6,6 +6,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from aicr_pipeline.actions.validate_deployment import evidence_repository
+from aicr_pipeline.decide.evidence_archive import aicr_key_in_ledger
+from aicr_pipeline.decide.names import job_name
+from aicr_pipeline.model.rollout import rollout_key, validated_key
 
 from infra.ledger_writers import LEDGER_WRITERS
 from tests.infra.templates import Stack, as_list, plain
@@ -114,6 +118,29 @@ def test_the_bucket_refuses_everybody_else(stack: Stack) -> None:
 )
 def test_who_may_put_a_key(key: str, who: set[str]) -> None:
     assert writers(key) == who
+
+
+#: Whatever a pattern has between its slashes, as the beginning of a cluster's name.
+WORDS = sorted({
+    word for _, pattern, _ in LEDGER_WRITERS
+    for word in re.findall(r"[a-z]+", pattern) if word not in ("json", "yaml")
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_no_cluster_has_a_name_that_hides_its_records(word: str) -> None:
+    """Its name stands in the keys of its attempts, and ``*`` of a pattern is a slash, too."""
+    for cluster in (word, f"{word}-lab", f"{word}s"):
+        rollout = f"{cluster}-12345678-1"
+        job = job_name(rollout, "validate", 1)
+        repository = evidence_repository(rollout, 1)
+        assert writers(validated_key(rollout, repository)) == {"sweep_waiters"}
+        assert writers(f"rollouts/{rollout}/validators/{job}/{job}-abcde.json") == {"sweep_waiters"}
+        assert writers(f"rollouts/{rollout}/jobs/{job}.log") == {"sweep_waiters"}
+        assert writers(rollout_key(rollout, "rollout")) == {"start_rollout"}
+        assert writers(f"evidence/{cluster}/{rollout}/{'0' * 64}.intoto.json") == {"bind_evidence"}
+        assert writers(aicr_key_in_ledger(cluster, "0" * 64)) == {"bind_evidence"}
+        assert "mirror_chart" in writers(f"resolves/{cluster}-12345678-1/charts/x.json")
 
 
 def test_the_policy_fits_a_bucket(stack: Stack) -> None:

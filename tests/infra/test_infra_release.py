@@ -92,6 +92,16 @@ def test_the_commit_is_told_only_where_the_files_are_its_own(tmp_path: Path) -> 
     (tmp_path / "untracked").write_text("a")
     assert commit(tmp_path) == found
     assert commit(tmp_path / "below") is None, "a folder in somebody else's repository"
+    for place in ("functions/bind_evidence/more.py", "layers/aicr_pipeline/python/build/x", "infra/.hidden"):
+        file = tmp_path / place
+        file.parent.mkdir(parents=True)
+        file.write_text("x")
+        assert commit(tmp_path) is None, "digests are of a file that no commit has"
+        file.unlink()
+    (tmp_path / "functions" / "__pycache__").mkdir()
+    (tmp_path / "functions" / "__pycache__" / "x.pyc").write_text("x")
+    (tmp_path / "notes.txt").write_text("x")
+    assert commit(tmp_path) == found, "nothing that a digest is of"
     (tmp_path / "file").write_text("b")
     assert commit(tmp_path) is None, "changed"
 

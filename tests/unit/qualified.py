@@ -95,6 +95,12 @@ def stated(**changes: Any) -> dict[str, Any]:
     made = bare()
     for path, value in changes.items():
         made["predicate"] = changed(made["predicate"], path, value)
+    predicate = made["predicate"]
+    if predicate.get("documents"):  # they stand under the rollout's own name
+        name = predicate["rollout"]["name"]
+        predicate["documents"] = {
+            key.replace(ROLLOUT, name): digest for key, digest in predicate["documents"].items()
+        }
     return made
 
 

@@ -59,6 +59,7 @@ BEGAN = Deployed(
     rollout="demo-12345678-1", pipeline=DEPLOYED, development=False, at="2026-01-01T00:00:00.000Z"
 )
 PLAN_TEXT = json.dumps(PLAN.wire(), sort_keys=True, separators=(",", ":")).encode()
+DOCUMENTS = {f"rollouts/demo-12345678-1/{name}.json": sha(name) for name in ("deployed", "report")}
 REFERENCE = "oci://registry.example.com/demo/evidence/demo-12345678-1-1@"
 BOUND = Bound(
     config=config(),
@@ -87,7 +88,7 @@ BOUND = Bound(
     decision_digest=sha("decision"),
     deployed=BEGAN,
     steps=(DEPLOYED, DEPLOYED),
-    documents={"rollouts/demo-12345678-1/report.json": sha("report.json")},
+    documents=DOCUMENTS,
 )
 
 
@@ -151,7 +152,7 @@ def test_what_is_bound() -> None:
     assert predicate["pipeline"] == ASSETS.wire()
     assert predicate["validators"] == [VALIDATORS[0].wire()]
     assert predicate["tuple"] == TUPLE.wire()
-    assert predicate["documents"] == {"rollouts/demo-12345678-1/report.json": sha("report.json")}
+    assert predicate["documents"] == DOCUMENTS
     assert predicate["snapshotDigest"] == PLAN.recorded.snapshot_digest
     assert predicate["postInstallSnapshotDigest"] == sha("post")
     assert predicate["aicrImageDigest"] == PLAN.desired_state.aicr.image_digest
@@ -322,6 +323,42 @@ def test_evidence_of_earlier_versions_verifies_but_qualifies_nothing_now() -> No
     assert verdict.code == NOT_ENOUGH
     (why,) = (check.detail for check in verdict.checks if check.name == "qualifying")
     assert "which validators ran is not recorded" in why
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("documents", None, "the records that it was made from are not named"),
+        (
+            "documents",
+            {"rollouts/demo-12345678-1/report.json": sha("r")},
+            "what was deployed during the rollout",
+        ),
+        (
+            "validatorImages",
+            [f"validator@{sha('other')}"],
+            "a validator ran with an image that the plan does not",
+        ),
+    ],
+)
+def test_a_statement_that_says_it_qualifies_and_lacks_what_is_asked_now(
+    field: str, value: Any, why: str
+) -> None:
+    """As an earlier version would have signed it: it holds, and counts no longer."""
+    document = json.loads(TEXT)
+    document["predicate"][field] = value
+    if value is None:
+        del document["predicate"][field]
+    text, images = PLAN_TEXT, document["predicate"]["validatorImages"]
+    if field == "validatorImages":
+        other = plan(*PLAN.desired_state.releases, **{**PINNED, "validatorImages": images})
+        text = json.dumps(other.wire()).encode()
+        document["predicate"]["plan"]["digest"] = other.desired_state_digest
+        document["subject"][-1]["digest"]["sha256"] = other.desired_state_digest[7:]
+    old = seal(json.dumps(document).encode())
+    assert look(old, text=text).code == VALID
+    verdict = look(old, text=text, require_qualifying=True)
+    assert verdict.code == NOT_ENOUGH and why in verdict.checks[-1].detail
 
 
 def test_a_key_that_is_not_among_the_pinned() -> None:

@@ -187,6 +187,16 @@ def test_a_folder_is_read_under_the_same_limits(tmp_path: Path) -> None:
         layout.read_folder(tmp_path)
 
 
+def test_a_folder_of_something_else_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "MOST_ENTRIES", 10)
+    for number in range(11):
+        (tmp_path / f"folder{number}").mkdir()
+    with pytest.raises(ValueError, match="it is no unpacked archive"):
+        layout.read_folder(tmp_path)
+
+
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="empty"):
         layout.read_folder(tmp_path)
@@ -207,3 +217,47 @@ def test_an_empty_folder(tmp_path: Path) -> None:
 def test_sums_that_are_none(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         layout.check_sums({**FILES, layout.SUMS: text})
+
+
+SUMS = layout.sums(FILES).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SUMS.replace("\n", "\r\n"),
+        SUMS.replace("\n", "\r"),
+        SUMS.replace("\n", "\x1c"),
+        SUMS.replace("\n", "\u2028"),
+        SUMS[:-1],
+        SUMS + "\n",
+        "\n" + SUMS,
+        "\ufeff" + SUMS,
+        "".join(reversed(SUMS.splitlines(keepends=True))),
+        SUMS.replace("  ", " *"),
+        SUMS.upper(),
+        SUMS + "0" * 64 + "  SHA256SUMS\n",
+    ],
+    ids=[
+        "crlf", "cr", "file separator", "line separator", "no end", "a blank line", "a blank line first",
+        "a mark", "another order", "binary", "upper case", "itself",
+    ],
+)  # fmt: skip
+def test_sums_are_the_very_bytes_that_sha256sum_writes(text: str) -> None:
+    """Their lines are right, and other tools might read them otherwise."""
+    assert layout.check_sums({**FILES, layout.SUMS: SUMS.encode()}) == len(FILES)
+    with pytest.raises(ValueError, match="SHA256SUMS"):
+        layout.check_sums({**FILES, layout.SUMS: text.encode()})
+
+
+@pytest.mark.parametrize(
+    "name", [".DS_Store", "ledger/.DS_Store", "._README.md", "Thumbs.db", "notes.txt~", "a b"]
+)
+def test_a_strange_file_in_a_folder_is_named_with_what_to_do(tmp_path: Path, name: str) -> None:
+    for path, text in {**FILES, layout.SUMS: SUMS.encode(), name: b"x"}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(text)
+    with pytest.raises(ValueError, match=re.escape(name) + ".*if it came here later, delete it"):
+        layout.check_sums(layout.read_folder(tmp_path))
+    (tmp_path / name).unlink()
+    assert layout.check_sums(layout.read_folder(tmp_path)) == len(FILES)

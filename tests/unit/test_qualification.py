@@ -223,6 +223,8 @@ def test_evidence_of_an_earlier_version_covers_nothing() -> None:
         ({"validation.failed": 1}, "did not pass"),
         ({"validation.other": 1}, "did not pass"),
         ({"validation.passed": 0, "validation.skipped": 2}, "did not pass"),
+        ({"documents": None}, "the records that it was made from are not named"),
+        ({"documents": {}}, "what was deployed during the rollout is not recorded"),
         ({"boundAt": "yesterday"}, "its time is not one"),
         ({"boundAt": "2026-01-01T10:00:00"}, "its time is not one"),
     ],

@@ -272,8 +272,12 @@ def test_a_fingerprint_pins_a_key_that_the_ledger_keeps(
 ) -> None:
     mark = fingerprint(DER)
     put(folder, f"evidence/demo/keys/{mark}.pem", PEM, "2026-01-01T10:00:00Z")
+    put(folder, f"evidence/demo/aicr-keys/{mark}.pem", PEM, "2026-01-01T10:00:00Z")
     assert main(["--from", ".", "--fingerprint", mark]) == CURRENT
-    assert "ignored" not in capsys.readouterr().out, "a key is no evidence"
+    assert "ignored" not in capsys.readouterr().out, "a key is no evidence, AICR's neither"
+    (folder / "ledger" / f"evidence/demo/keys/{mark}.pem").unlink()
+    assert main(["--from", ".", "--fingerprint", mark]) == INVALID, "a key of AICR's is never a pin"
+    capsys.readouterr()
     other = ec.generate_private_key(ec.SECP256R1()).public_key()
     for text in (b"x", other.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo

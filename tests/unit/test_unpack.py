@@ -2,11 +2,13 @@
 
 import gzip
 import io
+import json
 import tarfile
 import zlib
 from typing import Any
 
 import pytest
+from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide import unpack as module
 from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.errors import PipelineError
@@ -76,10 +78,10 @@ def test_plain_files() -> None:
         (entry("a", b"1") + entry("./a", b"2"), "stands twice"),
         (entry("a/b", b"1") + entry("a//b", b"2"), "stands twice"),
         (entry("a", b"1") + extension(path="a") + entry("b", b"2"), "stands twice"),
-        (extension(GNU__sparse__size="x", GNU__sparse__map="0,1") + entry("a", b"1"), "not a sound"),
-        (extension(GNU__sparse__size="9", GNU__sparse__map="x") + entry("a", b"1"), "not a sound"),
-        (b"".join(entry("l", b"n\0", tarfile.GNUTYPE_LONGNAME) for _ in range(3000)), "not a sound"),
-        (b"not a tar" * 100, "not a sound"),
+        (extension(GNU__sparse__size="x", GNU__sparse__map="0,1") + entry("a", b"1"), "no sound"),
+        (extension(GNU__sparse__size="9", GNU__sparse__map="x") + entry("a", b"1"), "no sound"),
+        (b"".join(entry("l", b"n\0", tarfile.GNUTYPE_LONGNAME) for _ in range(3000)), "no sound"),
+        (b"not a tar" * 100, "no sound"),
     ],
 )
 def test_hostile_entries(made: bytes, said: str) -> None:
@@ -87,16 +89,74 @@ def test_hostile_entries(made: bytes, said: str) -> None:
         unpack(layer(made), "it")
 
 
+def below_zero(size: int) -> bytes:
+    """A header whose size is negative, in GNU's base 256."""
+    made = bytearray(entry("e/a"))
+    made[124:136] = b"\xff" + (size % 2**88).to_bytes(11, "big")
+    made[148:156] = b" " * 8
+    made[148:156] = b"%06o\0 " % sum(made)
+    return bytes(made)
+
+
+@pytest.mark.parametrize("size", [-1, -511, -512, -513, -1024, -(2**87)])
+def test_a_size_below_zero(size: int) -> None:
+    """tarfile would read the same header again and again, or give an empty file."""
+    for made in (layer(below_zero(size)), layer(extension(size=str(size)), entry("e/a"))):
+        with refused(Reason.BundleInvalid, "no sound"):
+            unpack(made, "it")
+        with pytest.raises(ValueError, match="no sound"):
+            layout.unpack(made)
+
+
+AFTER = entry("e/c", b"3")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        layer(entry("e/a", b"1")) + layer(entry("e/a", b"2")),
+        layer(entry("e/a", b"1")) + b"\0",
+        layer(entry("e/a", b"1")) + b"x",
+        gzip.compress(entry("e/a", b"1")) + gzip.compress(entry("e/b", b"2") + b"\0" * 1024),
+        layer(entry("e/a", b"1"), b"\0" * 512, AFTER),
+        layer(entry("e/a", b"1"), b"\0" * 1024, AFTER),
+        layer(entry("e/a", b"1"), b"x" * 512, AFTER),
+        layer(entry("e/a", b"1"), b"x" * 512, entry("e/a", b"2")),
+        layer(entry("e/a", b"1"), AFTER.replace(b"ustar", b"ustaR", 1)),
+        layer(entry("e/a", b"1"), b"x"),
+        gzip.compress(entry("e/a", b"1") + b"x" * 100),
+    ],
+    ids=[
+        "a second member", "a zero", "a byte", "a member that goes on", "behind a zero block",
+        "behind the end", "behind a damaged header", "the same name once more", "a wrong sum", "an odd byte",
+        "half a header",
+    ],
+)  # fmt: skip
+def test_what_another_program_might_read_on(made: bytes) -> None:
+    """GNU tar skips a damaged header and unpacks what comes then, over what came before."""
+    with refused(Reason.BundleInvalid, "no sound", "follows"):
+        unpack(made, "it")
+    with pytest.raises(ValueError, match="follows"):
+        layout.unpack(made)
+
+
+def test_zeros_alone_end_an_archive() -> None:
+    for zeros in (0, 512, 1024, 10240):
+        assert unpack(gzip.compress(entry("e/a", b"1") + b"\0" * zeros), "it") == {"e/a": b"1"}
+    with refused(Reason.BundleInvalid, "the archive is empty"):
+        unpack(gzip.compress(b""), "it")
+
+
 @pytest.mark.parametrize("cut", [0, 1, 10, 20, -1, -8, -9])
 def test_cut_short(cut: int) -> None:
     whole = layer(entry("a", b"1" * 600))
-    with refused(Reason.BundleInvalid, "not a sound"):
+    with refused(Reason.BundleInvalid, "no sound"):
         unpack(whole[:cut], "it")
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x1f\x8b", zlib.compress(b"x"), b"PK\x03\x04" + b"\0" * 99])
 def test_not_gzip(data: bytes) -> None:
-    with refused(Reason.BundleInvalid, "not a sound"):
+    with refused(Reason.BundleInvalid, "no sound"):
         unpack(data, "it")
 
 
@@ -182,3 +242,30 @@ def test_any_bytes_are_a_refusal_or_nothing(data: bytes) -> None:
             assert isinstance(unpack(given_bytes, "it"), dict)
         except PipelineError as error:
             assert error.reason is Reason.BundleInvalid
+
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [], [{}], [1], {}, None, "x",
+        [{"digest": DIGEST, "size": 1}] * 2,
+        [{"digest": "sha256:../../../v2/other", "size": 1}],
+        [{"digest": DIGEST.upper(), "size": 1}],
+        [{"digest": DIGEST + "\n", "size": 1}],
+        [{"digest": [DIGEST], "size": 1}],
+        [{"digest": DIGEST, "size": -1}],
+        [{"digest": DIGEST, "size": "1"}],
+        [{"digest": DIGEST, "size": True}],
+        [{"digest": DIGEST, "size": 1.5}],
+        [{"digest": DIGEST}],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_layer_is_named_by_digest_and_size(layers: Any) -> None:
+    """What stands there becomes an address, and how much is read from it."""
+    assert module.only_layer(json.dumps({"layers": [{"digest": DIGEST, "size": 0}]}).encode()) == (DIGEST, 0)
+    with pytest.raises(ValueError, match="one layer"):
+        module.only_layer(json.dumps({"layers": layers}).encode())

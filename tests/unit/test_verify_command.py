@@ -1,23 +1,34 @@
 """The command that verifies evidence: its exit codes are what scripts read."""
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.dsse import fingerprint
 from aicr_pipeline.decide.evidence import statement
-from aicr_pipeline.decide.verify import INVALID, Verdict
+from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, Verdict
 from aicr_pipeline.verify import main
 
 from tests.unit.test_dsse import DER, PEM
 from tests.unit.test_evidence import BOUND, PLAN_TEXT, SEALED, seal
 
 MARK = fingerprint(DER)
+#: An archive of a file that no archive of evidence has, packed and not compressed.
+ARCHIVE = layout.pack({"a": b"x"}, "e")
+FILES = {
+    "e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x", "empty": b"", "tar": gzip.decompress(ARCHIVE),
+    "zip": b"PK\x03\x04" + b"\0" * 99, "none.tar.gz": gzip.compress(b""),
+    "no.tar.gz": gzip.compress(b"\0" * 1024),
+    "json": b" \n{}", "list": b"[]",
+}  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, data in {"e": SEALED, "k": PEM, "p": PLAN_TEXT, "bad": b"x", "empty": b""}.items():
+    for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "dev").write_bytes(seal(statement(replace(BOUND, local_engine=True))))
     return tmp_path
@@ -36,6 +47,14 @@ def folder(tmp_path: Path) -> Path:
         (["e", "--key", "k", "--plan", "bad"], 2, "FAIL plan"),
         (["e", "--key", "k", "--plan", "empty"], 2, "FAIL plan"),
         (["e", "--key", "k"], 3, "?    plan"),
+        (["empty", "--key", "k"], 2, "FAIL archive: the file is empty"),
+        (["tar", "--key", "k"], 2, "FAIL archive: it is a tar that is not compressed: compress it"),
+        (["tar"], 2, "FAIL archive: it is a tar that is not compressed"),
+        (["zip", "--key", "k"], 2, "FAIL archive: it is neither an archive (tar.gz) nor an envelope (JSON)"),
+        (["list", "--key", "k"], 2, "FAIL archive: it is neither"),
+        (["none.tar.gz", "--key", "k"], 2, "FAIL archive: the archive is empty"),
+        (["no.tar.gz", "--key", "k"], 2, "FAIL archive: the archive is empty"),
+        (["json", "--key", "k"], 2, "FAIL envelope: the envelope has no signatures"),
         (["none", "--key", "k"], 3, "no such file: none"),
         (["e", "--key", "none", "--plan", "gone"], 3, "no such file: none, gone"),
         (["e", "--key", "k", "--plan", "p", "--json"], 0, '"code": 0'),
@@ -57,6 +76,41 @@ def test_exit_codes(
     assert said in printed.out + printed.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "check"),
+    [
+        (["none"], 3, "given"),
+        (["e", "--key", "none", "--plan", "gone"], 3, "given"),
+        (["e" * 300], 3, "given"),
+        (["empty"], 2, "archive"),
+        (["e"], 3, "key"),
+    ],
+)
+def test_machines_are_told_in_json_whatever_happens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, check: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    assert main([*arguments, "--json"]) == code
+    made = json.loads(capsys.readouterr().out)
+    assert (made["code"], made["checks"][-1]["name"], made["binding"]) == (code, check, None)
+    assert made["checks"][-1]["detail"]
+
+
+def test_what_cannot_be_read_was_not_judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("aicr_pipeline.verify._packed", refused)
+    monkeypatch.chdir(folder)
+    assert main(["tar", "--json"]) == INCOMPLETE
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["code"] == INCOMPLETE
+    assert "INCOMPLETE: cannot be read: Permission denied" in printed.err
+
+
 def test_a_crash_is_not_exit_status_1(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +121,8 @@ def test_a_crash_is_not_exit_status_1(
     monkeypatch.chdir(folder)
     assert main(["e", "--key", "k", "--plan", "p"]) == INVALID
     assert "cannot be judged (AttributeError)" in capsys.readouterr().err
+    assert main(["e", "--key", "k", "--plan", "p", "--json"]) == INVALID
+    assert json.loads(capsys.readouterr().out)["code"] == INVALID
 
 
 @pytest.mark.parametrize(
@@ -78,6 +134,9 @@ def test_a_crash_is_not_exit_status_1(
         ["e", "--fingerprint", ""],
         ["e", "--live"],
         ["e", "--ledger", "bucket"],
+        ["e", "--live", "--ledger", "bucket", "--registry", "https://host/prefix"],
+        ["e", "--live", "--ledger", "bucket", "--registry", "oci://host"],
+        ["e", "--live", "--ledger", "bucket", "--registry", "oci://host/Prefix:tag"],
         ["e", "--unknown"],
     ],
     ids=lambda value: " ".join(value)[:30],

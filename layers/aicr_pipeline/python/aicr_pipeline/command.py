@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.ledger_folder import LedgerFolder
 from aicr_pipeline.adapters.lookup import PLAN_NAME, find_plan
@@ -15,7 +16,7 @@ from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 
-INTERRUPTED = 130
+USAGE, INTERRUPTED = 2, 130
 #: Every reason has its line there.
 PAGE = "docs/runbook.md"
 MOST_PLAN_BYTES = 64 << 20
@@ -38,9 +39,13 @@ def open_ledger(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     if options.ledger is not None:
         if not _BUCKET.fullmatch(options.ledger):
             parser.error("--ledger is not the name of a bucket")
-        from aicr_pipeline.adapters import aws
+        from botocore.exceptions import BotoCoreError
 
-        return Ledger(aws.client("s3"), options.ledger)
+        try:
+            return Ledger(aws.client("s3"), options.ledger)
+        except BotoCoreError as error:
+            known = aws.unread(error)
+            parser.error(known.message if known else type(error).__name__)
     if options.folder is None:
         return None
     folder: Path = options.folder / "ledger" if is_folder(options.folder / "ledger") else options.folder
@@ -79,11 +84,15 @@ def guarded(work: Callable[[], int], codes: tuple[int, int], as_json: bool) -> i
     Parameters
     ----------
     codes:
-        Exit statuses for what a person must change, and for what may pass by itself.
+        Exit statuses for what a person must change, and for what may pass by itself. A region or a profile of
+        AWS that is missing is a command line that is not understood.
     """
     refused, passing = codes
     try:
         return work()
+    except aws.AwsSettingsError as error:
+        _say(error, as_json)
+        return USAGE
     except PipelineError as error:
         _say(error, as_json)
         return passing if error.retry else refused
@@ -96,6 +105,8 @@ def guarded(work: Callable[[], int], codes: tuple[int, int], as_json: bool) -> i
     except Exception as error:  # noqa: BLE001 - outermost: people get a sentence, scripts their exit status
         known = _of_aws(error)
         _say(known, as_json)
+        if isinstance(known, aws.AwsSettingsError):
+            return USAGE
         return passing if known.retry else refused
 
 
@@ -131,8 +142,6 @@ def _plan_file(file: Path) -> Plan:
 
 def _of_aws(error: Exception) -> PipelineError:
     """What boto3 raises, as a sentence; anything else is a defect of ours."""
-    from aicr_pipeline.adapters import aws
-
     known = aws.unread(error)
     if known is not None:
         return known

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from aicr_pipeline.adapters import mirror
+from aicr_pipeline.adapters.aws import AwsSettingsError
 from aicr_pipeline.adapters.http import RETRYABLE, Answer, Counters, Transport
 from aicr_pipeline.adapters.mirror import Destination, MirrorResult
 from aicr_pipeline.adapters.registry import Reference, parse_reference
@@ -194,6 +195,8 @@ def _attempt(wish: _Wish, watch: WatchedTransport) -> tuple[int, dict[str, Any]]
     """Mirror, or say why not: exit status and what ``--json`` prints."""
     try:
         result = _mirror(wish, watch)
+    except AwsSettingsError as error:
+        return USAGE, _refusal(error) | _cost(watch)
     except PipelineError as error:
         refused = REFUSED if not error.retry else TRY_AGAIN
         return refused, _refusal(error) | _cost(watch)

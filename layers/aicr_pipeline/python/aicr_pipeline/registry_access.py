@@ -18,7 +18,8 @@ def credentials_of(host: str) -> Credentials | None:
     Raises
     ------
     PipelineError
-        ``RegistryCredentialsUnavailable`` when AWS's client cannot be made.
+        ``RegistryCredentialsUnavailable`` when AWS's client cannot be made; ``AwsSettingsError`` for a
+        profile that does not exist.
     """
     ecr = parse_ecr_host(host)
     if ecr is None:
@@ -31,6 +32,9 @@ def credentials_of(host: str) -> Credentials | None:
     try:
         return EcrCredentials(aws.client("ecr", ecr.region))
     except BotoCoreError as error:
+        wrong = aws.settings_problem(error, f"Preparing AWS's client for {host}")
+        if wrong is not None:
+            raise wrong from None
         raise PipelineError(
             Reason.RegistryCredentialsUnavailable,
             f"Preparing AWS's client for {host}: {type(error).__name__}; check AWS_PROFILE and its settings.",

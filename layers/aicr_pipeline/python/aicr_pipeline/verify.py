@@ -3,7 +3,8 @@
 EVIDENCE is an archive (make evidence-pack), the folder it was unpacked into, or the DSSE envelope alone. The
 key is pinned by --fingerprint, or named by --key; for an envelope --key is needed. Exit status: 0 valid;
 1 valid, but the rollout failed, or --require-qualifying was given and it does not qualify; 2 invalid;
-3 incomplete (a file is missing, no key was pinned, no plan was given, AWS or the registry not reached).
+3 incomplete (a file that is named is not there, no key was pinned, no plan was given, the rollout had not
+ended, AWS or the registry not reached).
 """
 
 import argparse
@@ -33,7 +34,11 @@ from aicr_pipeline.model.plan import plan_key
 _WORDS = {VALID: "VALID", NOT_ENOUGH: "VALID, BUT NOT ENOUGH", INVALID: "INVALID", INCOMPLETE: "INCOMPLETE"}
 #: Checks that an archive has, or the ledger.
 _WHOLE = frozenset({"archive", "ledger-end"})
+#: Checks of what is written after the statement: in an archive, and in the ledger.
+_LATER, _LEDGER = frozenset({"pointer", "end"}), frozenset({"ledger-pointer"})
 _GZIP = b"\x1f\x8b"
+#: What a tar has at a place of its first header.
+_TAR, _TAR_AT = b"ustar", 257
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -70,14 +75,19 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--live and --ledger go together")
     if options.registry is not None and not options.live:
         parser.error("--registry is for --live")
+    if options.registry is not None and not _is_address(options.registry):
+        parser.error("--registry is not oci://HOST/PREFIX")
     try:
         return _judge(options)
     except BrokenPipeError:
         sys.stderr.close()
         return INCOMPLETE
+    except OSError as error:
+        return _unjudged(options, INCOMPLETE, Check("given", None, f"cannot be read: {error.strerror}"))
     except Exception as error:  # noqa: BLE001 - Python's own exit status would be 1, which says "valid"
-        print(f"INVALID: cannot be judged ({type(error).__name__})", file=sys.stderr)
-        return INVALID
+        return _unjudged(
+            options, INVALID, Check("judged", False, f"cannot be judged ({type(error).__name__})")
+        )
 
 
 def _judge(options: argparse.Namespace) -> int:
@@ -86,20 +96,27 @@ def _judge(options: argparse.Namespace) -> int:
     if not is_file(options.evidence) and not is_folder(options.evidence):
         missing.insert(0, str(options.evidence)[:200])
     if missing:
-        print(f"INCOMPLETE: no such file: {', '.join(missing)}", file=sys.stderr)
-        return INCOMPLETE
+        return _unjudged(options, INCOMPLETE, Check("given", None, f"no such file: {', '.join(missing)}"))
     verdict = _verdict(options)
     print(as_json(verdict) if options.json else _text(verdict), flush=True)
     return verdict.code
+
+
+def _unjudged(options: argparse.Namespace, code: int, why: Check) -> int:
+    """Nothing was looked at: a sentence for people, and for machines a verdict as any other."""
+    print(f"{_WORDS[code]}: {_shown(why)}", file=sys.stderr)
+    if options.json:
+        print(as_json(Verdict(code, (why,), None)), flush=True)
+    return code
 
 
 def _verdict(options: argparse.Namespace) -> Verdict:
     looks, key = Looks(), options.key.read_bytes() if options.key else None
     plan = options.plan.read_bytes() if options.plan else None
     try:
-        files = (
-            looks.at("archive", lambda: _files(options.evidence)) if _is_archive(options.evidence) else None
-        )
+        files = None
+        if not _is_envelope(options.evidence):
+            files = looks.at("archive", lambda: _files(options.evidence))
         if files is not None:
             signed = look_at_archive(looks, files, fingerprints=options.fingerprint, key=key)
             if plan is not None:
@@ -156,11 +173,23 @@ def _look_live(
     look_live(looks, sealed, signed.statement.predicate, signed.fingerprint, live, copies)
 
 
-def _is_archive(path: Path) -> bool:
+def _is_address(text: str) -> bool:
+    from aicr_pipeline.adapters.registry import parse_reference
+    from aicr_pipeline.errors import PipelineError
+
+    try:
+        parse_reference(text)
+    except PipelineError:
+        return False
+    return True
+
+
+def _is_envelope(path: Path) -> bool:
+    """JSON, for better or worse; anything else is an archive, or no evidence at all."""
     if is_folder(path):
-        return True
+        return False
     with path.open("rb") as file:
-        return file.read(2) == _GZIP
+        return file.read(64).lstrip().startswith(b"{")
 
 
 def _envelope(path: Path) -> tuple[bytes, str]:
@@ -171,25 +200,37 @@ def _envelope(path: Path) -> tuple[bytes, str]:
 
 
 def _files(path: Path) -> tuple[dict[str, bytes], str]:
-    if not is_folder(path):
-        if path.stat().st_size > layout.MOST_ARCHIVE_BYTES:
-            raise ValueError(f"the archive has more than {layout.MOST_ARCHIVE_BYTES >> 20} MiB")
-        found = layout.unpack(path.read_bytes())
-    else:
-        found = layout.read_folder(path)
+    found = layout.read_folder(path) if is_folder(path) else layout.unpack(_packed(path))
     return found, f"{len(found)} files, {sum(map(len, found.values())):,} bytes"
+
+
+def _packed(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(layout.MOST_ARCHIVE_BYTES + 1)
+    if not data:
+        raise ValueError("the file is empty")
+    if data[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        raise ValueError("it is a tar that is not compressed: compress it with gzip, or name its folder")
+    if not data.startswith(_GZIP):
+        raise ValueError("it is neither an archive (tar.gz) nor an envelope (JSON)")
+    return data
 
 
 def _text(verdict: Verdict) -> str:
     marks = {True: "ok  ", False: "FAIL", None: "?   "}
     lines = [f"{marks[check.ok]} {check.name}: {_shown(check)}" for check in verdict.checks]
-    binding = verdict.binding
+    binding, names = verdict.binding, {check.name for check in verdict.checks}
     if binding is not None and binding.aicr_evidence is not None and not binding.aicr_evidence.signed:
         lines.append("note AICR's own evidence is unsigned; signed is what the pipeline says of it")
-    if binding is not None and not _WHOLE & {check.name for check in verdict.checks}:
+    if binding is not None and not _WHOLE & names:
         lines.append(
             "note an envelope alone: approval, report, AICR's evidence and whether somebody stopped the "
             "rollout were not looked at; the archive or --live shows them"
+        )
+    if binding is not None and _LATER & names and not _LEDGER & names:
+        lines.append(
+            "note binding.json, outcome.json and whether somebody stopped the rollout are signed by nobody: "
+            "--live holds them against the ledger"
         )
     if binding is not None and not binding.qualifying:
         lines.append(f"note never qualifies a profile: {'; '.join(binding.not_qualifying_because)}")

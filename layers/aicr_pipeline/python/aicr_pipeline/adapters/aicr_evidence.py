@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aicr_pipeline.adapters.aicr_artifact import valid_signature
-from aicr_pipeline.adapters.artifact import pull_files
-from aicr_pipeline.adapters.referrers import attached, own_tags
+from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, fetch, valid_signature
+from aicr_pipeline.adapters.referrers import own_tags
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.aicr_evidence import AicrEvidence, read_aicr_evidence
-from aicr_pipeline.decide.aicr_signature import BUNDLE_TYPE, MOST_BUNDLE_BYTES
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
@@ -65,20 +63,21 @@ def fetch_aicr_evidence(
         raise PipelineError(
             Reason.RolloutFailed, f"AICR's evidence {repository.reference}:{tags[0]} is gone."
         )
-    files = pull_files(repository, digest, "AICR's evidence")
+    artifact = fetch(repository, digest, signed=signing_key is not None)
+    if artifact is None:
+        raise PipelineError(Reason.RolloutFailed, f"AICR's evidence {repository.reference}@{digest} is gone.")
+    files = artifact.files()
     evidence = read_aicr_evidence(files)
     signature = None
     if signing_key is not None:
-        signature = _signature(repository, digest, files, public_key_of(signing_key))
+        signature = _signature(repository, artifact, digest, public_key_of(signing_key))
     return FetchedEvidence(f"{repository.reference}@{digest}", digest, files, evidence, signature)
 
 
 def _signature(
-    repository: Repository, digest: str, files: Mapping[str, bytes], public_key: bytes
+    repository: Repository, artifact: AicrArtifact, digest: str, public_key: bytes
 ) -> KeySignature:
-    found = valid_signature(
-        attached(repository, digest, BUNDLE_TYPE, MOST_BUNDLE_BYTES), files, digest, public_key
-    )
+    found = valid_signature(artifact, digest, public_key)
     if found is None:
         raise PipelineError(
             Reason.RolloutFailed,

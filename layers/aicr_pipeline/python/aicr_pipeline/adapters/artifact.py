@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.decide.canonical import sha256
@@ -15,6 +16,31 @@ _EMPTY = b"{}"
 _EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 
 
+@dataclass(frozen=True)
+class Artifact:
+    """An artifact of one layer: its manifest and the layer, as they are in the registry."""
+
+    manifest: bytes
+    layer: bytes
+
+
+def pull(repository: Repository, reference: str, what: str) -> Artifact | None:
+    """An artifact, by its digest or its tag; None when there is none. Every byte is checked on the way.
+
+    Raises
+    ------
+    PipelineError
+        ``BundleInvalid`` when it is not of one layer; ``ContentTooLarge``.
+    """
+    manifest = repository.get_manifest(reference)
+    if manifest is None:
+        return None
+    digest, size = layer_of(manifest.content, f"{what} {reference}")
+    sink = io.BytesIO()
+    repository.get_blob(digest, size, sink)
+    return Artifact(manifest.content, sink.getvalue())
+
+
 def pull_files(repository: Repository, digest: str, what: str) -> dict[str, bytes]:
     """The files of an artifact's only layer, fetched by digest and checked against it.
 
@@ -23,20 +49,27 @@ def pull_files(repository: Repository, digest: str, what: str) -> dict[str, byte
     PipelineError
         ``BundleInvalid`` when it is missing or not such an artifact; ``ContentTooLarge``.
     """
-    manifest = repository.get_manifest(digest)
-    if manifest is None:
+    found = pull(repository, digest, what)
+    if found is None:
         raise PipelineError(Reason.BundleInvalid, f"{what} {digest} is not in {repository.reference}.")
+    return unpack(found.layer, what)
+
+
+def layer_of(manifest: bytes, what: str) -> tuple[str, int]:
+    """Digest and size of an artifact's only layer.
+
+    Raises
+    ------
+    PipelineError
+        ``BundleInvalid`` when it has not one; ``ContentTooLarge``.
+    """
     try:
-        layer_digest, size = only_layer(manifest.content)
+        digest, size = only_layer(manifest)
     except ValueError:
-        raise PipelineError(
-            Reason.BundleInvalid, f"{what} {digest} is not an artifact of one layer."
-        ) from None
+        raise PipelineError(Reason.BundleInvalid, f"{what} is not an artifact of one layer.") from None
     if size > MOST_LAYER_BYTES:
-        raise PipelineError(Reason.ContentTooLarge, f"{what} {digest} has {size} bytes.")
-    sink = io.BytesIO()
-    repository.get_blob(layer_digest, size, sink)
-    return unpack(sink.getvalue(), what)
+        raise PipelineError(Reason.ContentTooLarge, f"{what} has {size:,} bytes.")
+    return digest, size
 
 
 def push_document(

@@ -20,6 +20,27 @@ def client(service: str, region: str | None = None) -> Any:
     return boto3.client(service, region_name=region, config=config)
 
 
+class AwsSettingsError(PipelineError):
+    """The region or the profile is missing or unknown: for people's commands a part of the command line."""
+
+
+def settings_problem(error: Exception, doing: str) -> AwsSettingsError | None:
+    """What boto3 raises before it asks AWS anything, as a sentence; None for what is no such error."""
+    from botocore.exceptions import (
+        ConfigNotFound,
+        ConfigParseError,
+        InvalidRegionError,
+        NoRegionError,
+        ProfileNotFound,
+    )
+
+    wrong = (ConfigNotFound, ConfigParseError, InvalidRegionError, NoRegionError, ProfileNotFound)
+    if not isinstance(error, wrong):
+        return None
+    message = f"{doing}: {type(error).__name__}; set AWS_REGION, and AWS_PROFILE to one of your profiles."
+    return AwsSettingsError(Reason.InvalidConfiguration, message)
+
+
 def error_code(error: Exception) -> str:
     """The code of a botocore ClientError, ``""`` for others."""
     response = getattr(error, "response", None)
@@ -30,6 +51,9 @@ def unread(error: Exception) -> PipelineError | None:
     """What boto3 raises while the ledger is read, as a sentence; None for what boto3 does not raise."""
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
+    wrong = settings_problem(error, "Making AWS's client")
+    if wrong is not None:
+        return wrong
     if isinstance(error, (ConnectionError, HTTPClientError)):
         return TransientError(Reason.PlanUnreadable, f"AWS cannot be reached ({type(error).__name__}).")
     if isinstance(error, ClientError):

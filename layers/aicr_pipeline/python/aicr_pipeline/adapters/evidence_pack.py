@@ -11,7 +11,6 @@ from aicr_pipeline.decide import evidence_archive as layout
 from aicr_pipeline.decide.archive_files import EARLIER_RECORDS, LATER_RECORDS
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_envelope, read_key
-from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.verify import pem
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.evidence import Binding, BoundAicrEvidence, Statement
@@ -35,7 +34,7 @@ def collect(
     Raises
     ------
     PipelineError
-        ``PlanUnreadable`` naming what is missing; ``AICRArtifactUnsupported``.
+        ``PlanUnreadable`` naming what is missing; ``BundleInvalid`` for an artifact that is none of AICR's.
     """
     pointer = _pointer(ledger, name)
     sealed = _get(ledger, str(pointer["key"]), "the statement")
@@ -117,7 +116,7 @@ def _aicr(
         raise _missing(f"AICR's evidence {bound.reference} is not in the registry")
     yield layout.AICR_MANIFEST, artifact.manifest
     yield layout.AICR_LAYER, artifact.layer
-    for path, content in unpack(artifact.layer, "AICR's evidence").items():
+    for path, content in artifact.files().items():
         yield layout.AICR_FILES + path, content
     if bound.signed and bound.key_fingerprint is not None:
         kept = layout.aicr_key_in_ledger(cluster, bound.key_fingerprint)
@@ -128,9 +127,8 @@ def _aicr(
 
 def _bundle(artifact: AicrArtifact, bound: BoundAicrEvidence, key: bytes) -> bytes:
     """The one that is by the key: whoever may push can attach others beside it."""
-    files = unpack(artifact.layer, "AICR's evidence")
     try:
-        found = valid_signature(artifact.bundles, files, bound.digest, public_der(key))
+        found = valid_signature(artifact, bound.digest, public_der(key))
     except (PipelineError, ValueError):
         found = None
     if found is not None:

@@ -22,6 +22,8 @@ from aicr_pipeline.model.rollout import Outcome, rollout_key
 
 FOLDER = "evidence/"
 _KEY = re.compile(r"evidence/([a-z0-9-]+)/([0-9A-Za-z_-]+)/([0-9a-f]{64})\.intoto\.json")
+#: Keys that AICR signed with, which nobody pins.
+_AICR_KEY = re.compile(r"evidence/[a-z0-9-]+/aicr-keys/[0-9a-f]{64}\.pem")
 #: Public keys that signed, for convenience; what is trusted is named by who asks.
 _PUBLIC_KEY = re.compile(r"evidence/[a-z0-9-]+/keys/([0-9a-f]{64})\.pem")
 _SNAPSHOT = re.compile(r"(?:rollouts|resolves)/[^/]+/snapshot\.yaml")
@@ -38,7 +40,7 @@ def read_evidence(ledger: LedgerReader, keys: Sequence[bytes]) -> tuple[list[Pro
     proven: list[Proven] = []
     left: list[Left] = []
     for key, _ in ledger.keys(FOLDER):
-        if _PUBLIC_KEY.fullmatch(key):
+        if _PUBLIC_KEY.fullmatch(key) or _AICR_KEY.fullmatch(key):
             continue
         found = _look(ledger, key, keys)
         if isinstance(found, Proven):

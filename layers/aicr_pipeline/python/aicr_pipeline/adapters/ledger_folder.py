@@ -13,7 +13,11 @@ MOST_BYTES = 64 << 20
 
 
 class LedgerFolder:
-    """Reads what ``Ledger`` reads. Keys come from digests and checked names, never with ``..`` in them."""
+    """Reads what ``Ledger`` reads.
+
+    A statement names records by their keys, and whoever left the folder may have written it: what would lead
+    out of the folder is no key that a ledger has.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,6 +30,8 @@ class LedgerFolder:
         PipelineError
             ``PlanUnreadable`` for a file that is there and cannot be read, or is far too large.
         """
+        if any(part in ("", ".", "..") for part in key.split("/")):
+            return None
         file = self.folder / key
         try:
             if not file.is_file():

@@ -8,6 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from aicr_pipeline.adapters import aws
 from aicr_pipeline.adapters.aicr_artifact import AicrArtifact, RegistryArtifacts, valid_signature
+from aicr_pipeline.adapters.artifact import pull
 from aicr_pipeline.adapters.ledger import LedgerReader
 from aicr_pipeline.adapters.registry import Repository
 from aicr_pipeline.adapters.registry_errors import DeniedError, TokenExpiredError
@@ -15,7 +16,6 @@ from aicr_pipeline.adapters.rollouts import load_plan
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import fingerprint, public_der
 from aicr_pipeline.decide.evidence_archive import aicr_key_in_ledger
-from aicr_pipeline.decide.unpack import unpack
 from aicr_pipeline.decide.verify import Looks
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.base import parse
@@ -23,7 +23,7 @@ from aicr_pipeline.model.evidence import Binding
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import Outcome, RolloutOutcome, rollout_key
 
-#: Of the repositories' addresses: the cluster's prefix is what stands before it.
+#: Of the repositories' addresses: the cluster's prefix is what stands before the last of it.
 _EVIDENCE = "/evidence/"
 
 
@@ -95,13 +95,16 @@ def _at(looks: Looks, name: str, look: Callable[[], str]) -> None:
         looks.lacking(name, str(why))
     except TransientError as error:
         looks.unseen(name, error.message)
-    except (TokenExpiredError, DeniedError) as error:
+    except (TokenExpiredError, DeniedError, aws.AwsSettingsError) as error:
         # Who we are says nothing about what is there.
         looks.unseen(name, error.message)
     except (BotoCoreError, ClientError) as error:
         unread = aws.unread(error)
         looks.unseen(name, unread.message if unread else type(error).__name__)
     except (PipelineError, ValueError, RecursionError) as error:
+        if getattr(error, "reason", None) is Reason.RegistryCredentialsUnavailable:
+            looks.unseen(name, str(error))
+            return
         problem = getattr(error, "message", str(error))
         looks.at(name, lambda: _fail(problem))
     else:
@@ -186,11 +189,10 @@ class _Live:
     def binding_artifact(self) -> str:
         prefix = self._prefix()
         address = f"{prefix}{_EVIDENCE}{self.name.lower()}-binding"
-        manifest = self.live.repository(address).get_manifest("binding")
-        if manifest is None:
+        found = pull(self.live.repository(address), "binding", "The copy of the envelope")
+        if found is None:
             raise ValueError(f"{address}:binding is not in the registry")
-        layers = json.loads(manifest.content).get("layers") or [{}]
-        if layers[0].get("digest") != sha256(self.sealed):
+        if found.layer != self.sealed:
             raise ValueError(f"{address}:binding is another statement")
         return f"{address}:binding is this very envelope"
 
@@ -218,8 +220,7 @@ class _Live:
         der = public_der(key)
         if bound is None or fingerprint(der) != mark:
             raise ValueError(f"{kept} is another key than the one that AICR signed with")
-        files = unpack(artifact.layer, "AICR's evidence")
-        if valid_signature(artifact.bundles, files, bound.digest, der) is None:
+        if valid_signature(artifact, bound.digest, der) is None:
             raise ValueError(f"the signature of AICR's evidence {bound.reference} is not in the registry")
         return mark
 
@@ -229,9 +230,14 @@ class _Live:
         for release in plan.desired_state.releases:
             address = f"{prefix}/{release.repository}"
             digest = release.chart.manifest_digest
+            repository = self.live.repository(address)
             # Its bytes are hashed on the way: what a registry says of a digest proves nothing.
-            if self.live.repository(address).get_manifest(digest) is None:
+            manifest = repository.get_manifest(digest)
+            if manifest is None:
                 raise ValueError(f"chart {address}@{digest} is not in the registry")
+            for blob in _blobs(manifest.content):
+                if not repository.blob_exists(blob):
+                    raise ValueError(f"chart {address}@{digest} lacks its blob {blob} in the registry")
         return f"{len(plan.desired_state.releases)} charts are there, each by its digest"
 
     def _prefix(self) -> str:
@@ -240,4 +246,13 @@ class _Live:
         bound = self.binding.aicr_evidence
         if bound is None:
             raise _Unseen("the statement does not say where the registry is: pass --registry")
-        return bound.reference.partition(_EVIDENCE)[0]
+        return bound.reference.rpartition(_EVIDENCE)[0]
+
+
+def _blobs(manifest: bytes) -> list[str]:
+    """The digests that a manifest names: its configuration and its layers."""
+    try:
+        document = json.loads(manifest)
+        return [str(one["digest"]) for one in (document["config"], *document["layers"])]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("a chart's manifest is none") from None

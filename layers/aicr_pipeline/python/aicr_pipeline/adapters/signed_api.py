@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from aicr_pipeline.adapters.aws import AwsSettingsError, settings_problem
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.reasons import Reason
 
@@ -69,7 +70,7 @@ class SignedApi:
         region = found[1] if found else self.session.region_name
         if not region:
             message = f"The region of {host} is not known; set AWS_REGION."
-            raise PipelineError(Reason.InvalidConfiguration, message)
+            raise AwsSettingsError(Reason.InvalidConfiguration, message)
         return str(region)
 
     def _read(self, status: int, content: bytes) -> Any:
@@ -88,7 +89,7 @@ def stack_outputs(cluster: str, session: Any) -> dict[str, str]:
     Raises
     ------
     PipelineError
-        ``InvalidConfiguration`` when CloudFormation does not tell them.
+        ``InvalidConfiguration`` when CloudFormation does not tell them; ``AwsSettingsError`` without region.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -100,6 +101,9 @@ def stack_outputs(cluster: str, session: Any) -> dict[str, str]:
         message = f"Looking up stack {stack}: CloudFormation answered {code}; or name the API with --api."
         raise PipelineError(Reason.InvalidConfiguration, message) from None
     except BotoCoreError as error:
+        wrong = settings_problem(error, f"Looking up stack {stack}")
+        if wrong is not None:
+            raise wrong from None
         message = f"Looking up stack {stack}: {type(error).__name__}; check AWS_PROFILE and AWS_REGION."
         raise PipelineError(Reason.InvalidConfiguration, message) from None
     return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}

@@ -19,7 +19,7 @@ _LEFT_OUT = "/snapshot.yaml"
 
 
 def check_documents(files: Files, binding: Binding) -> int:
-    """How many records are there and are what the statement says.
+    """How many records are there and are what the statement says; those that are left out do not count.
 
     Raises
     ------
@@ -27,9 +27,8 @@ def check_documents(files: Files, binding: Binding) -> int:
         Naming one that is missing or another, or one that the statement does not name.
     """
     documents = binding.documents or {}
-    for key, want in documents.items():
-        if key.endswith(_LEFT_OUT):
-            continue
+    packed = {key: want for key, want in documents.items() if not key.endswith(_LEFT_OUT)}
+    for key, want in packed.items():
         found = files.get(layout.LEDGER + key)
         if found is None:
             raise ValueError(f"{layout.LEDGER}{key} is missing; the statement names it")
@@ -40,13 +39,11 @@ def check_documents(files: Files, binding: Binding) -> int:
     strangers = sorted(
         path
         for path in files
-        if path.startswith(layout.LEDGER)
-        and path not in free
-        and (path[len(layout.LEDGER) :] not in documents or path.endswith(_LEFT_OUT))
+        if path.startswith(layout.LEDGER) and path not in free and path[len(layout.LEDGER) :] not in packed
     )
     if strangers:
         raise ValueError(f"{strangers[0]} is there, but the statement does not name it, or it is left out")
-    return len(documents)
+    return len(packed)
 
 
 def check_known(files: Files, binding: Binding) -> str:

@@ -153,7 +153,8 @@ and that the records fit each other.
 
 _WENT_ON = """\
 There is no `revocation.json`: nobody had stopped the rollout when it was bound, and since its outcome nobody
-can."""
+can. Nobody signed that, nor `binding.json` and `outcome.json`, which are written after the statement: their
+proof is the pipeline's ledger, which the verifier asks with `--live`."""
 _STOPPED = "Somebody stopped the rollout while its evidence was bound: see `revocation.json`."
 
 _WORDS: Mapping[str, str] = {

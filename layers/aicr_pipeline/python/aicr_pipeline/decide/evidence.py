@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aicr_pipeline.decide.canonical import canonical
+from aicr_pipeline.decide.deployed import NOT_RECORDED as DEPLOYED_NOT_RECORDED
 from aicr_pipeline.decide.deployed import deployed_problem
 from aicr_pipeline.decide.people import four_eyes_missing
 from aicr_pipeline.decide.versions import is_development
@@ -28,8 +29,18 @@ from aicr_pipeline.model.evidence import (
     Subject,
 )
 from aicr_pipeline.model.plan import Plan
-from aicr_pipeline.model.rollout import Acknowledgement, ApprovalRequest, Decision, Deployed, Rollout
+from aicr_pipeline.model.rollout import (
+    Acknowledgement,
+    ApprovalRequest,
+    Decision,
+    Deployed,
+    Rollout,
+    rollout_key,
+)
 
+#: Of evidence of earlier versions, which never qualifies.
+RESOLVE_NOT_RECORDED = "the resolve that wrote the plan is not recorded"
+RECORDS_NOT_NAMED = "the records that it was made from are not named"
 #: The layers of the functions: our program and what it imports.
 LAYERS = ("program", "dependencies")
 #: Of the tuple, in the support policy's words.
@@ -156,9 +167,7 @@ def not_qualifying(bound: Bound) -> Iterable[str]:
     if problem is not None:
         yield problem
     yield from unrecorded(bound.pipeline, bound.validation, bound.validators, bound.tuple_)
-    pinned = {image.partition("@")[2] for image in bound.plan.desired_state.validator_images}
-    if any(validator.digest not in pinned for validator in bound.validators or ()):
-        yield "a validator ran with an image that the plan does not pin"
+    yield from unpinned(bound.plan.desired_state.validator_images, bound.validators)
 
 
 def unrecorded(
@@ -182,6 +191,23 @@ def unrecorded(
         yield "the hardware and software tuple is not recorded"
     elif absent := [words for name, words in _PARTS.items() if not getattr(ran_on, name)]:
         yield f"the hardware and software tuple lacks: {', '.join(absent)}"
+
+
+def unpinned(pinned: Iterable[str], ran: tuple[BoundValidator, ...] | None) -> Iterable[str]:
+    """What is wrong where a validator ran that the plan does not name by its digest."""
+    digests = {image.partition("@")[2] for image in pinned}
+    if any(validator.digest not in digests for validator in ran or ()):
+        yield "a validator ran with an image that the plan does not pin"
+
+
+def outdated(binding: Binding) -> Iterable[str]:
+    """Why a statement that says it qualifies counts no longer: earlier versions asked for less."""
+    if binding.plan.resolved_by is None:
+        yield RESOLVE_NOT_RECORDED
+    if binding.documents is None:
+        yield RECORDS_NOT_NAMED
+    elif rollout_key(binding.rollout.name, "deployed") not in binding.documents:
+        yield DEPLOYED_NOT_RECORDED
 
 
 def _is_bypassed(bound: Bound) -> bool:

@@ -9,11 +9,12 @@ import hashlib
 import io
 import re
 import tarfile
-import zlib
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from aicr_pipeline.decide import unpack as layers
+from aicr_pipeline.decide.tar_gz import Limits, read_tar_gz
 
 README, SUMS = "README.md", "SHA256SUMS"
 ENVELOPE, PAYLOAD, SIGNATURE, PAE = "envelope.intoto.json", "payload.json", "signature.der", "pae.bin"
@@ -28,6 +29,8 @@ AICR_SIGNATURE, AICR_KEY = "aicr/signature.sigstore.json", "aicr/public-key.pem"
 _OURS_FILES, _OURS_BYTES = 1_000, 16 << 20
 # Everything that may be bound fits: AICR's layer, as it is and once more as the files in it.
 MOST_FILES = layers.MOST_FILES + _OURS_FILES
+#: Of an unpacked one, each file at most in a folder of its own: another folder is not read to its end.
+MOST_ENTRIES = 2 * MOST_FILES
 MOST_FILE_BYTES = layers.MOST_LAYER_BYTES
 MOST_BYTES = layers.MOST_BYTES + layers.MOST_LAYER_BYTES + _OURS_BYTES
 MOST_ARCHIVE_BYTES = 2 * layers.MOST_LAYER_BYTES + _OURS_BYTES
@@ -61,7 +64,9 @@ def check_sums(files: Mapping[str, bytes]) -> int:
         Naming a file that differs, is missing or is not listed.
     """
     listed: dict[str, str] = {}
-    for line in files.get(SUMS, b"").decode("utf-8", "replace").splitlines():
+    if not files.get(SUMS):
+        raise ValueError(f"{SUMS} is missing or empty")
+    for line in files[SUMS].decode("utf-8", "replace").removesuffix("\n").split("\n"):
         found = _SUM.fullmatch(line)
         if found is None or found[2] in listed:
             raise ValueError(f"{SUMS} has a line that is no sum, or one twice: {line[:80]!r}")
@@ -70,11 +75,11 @@ def check_sums(files: Mapping[str, bytes]) -> int:
         if name not in files:
             raise ValueError(f"{name} is missing; {SUMS} names it")
         if name not in listed:
-            raise ValueError(f"{name} is not named by {SUMS}")
+            raise ValueError(f"{name} is not named by {SUMS}: if it came here later, delete it")
         if hashlib.sha256(files[name]).hexdigest() != listed[name]:
             raise ValueError(f"{name} is not what {SUMS} says")
-    if not listed:
-        raise ValueError(f"{SUMS} is missing or empty")
+    if files[SUMS] != sums(files):
+        raise ValueError(f"{SUMS} is not as sha256sum writes it, sorted by name")
     return len(listed)
 
 
@@ -100,24 +105,20 @@ def unpack(data: bytes) -> dict[str, bytes]:
     """
     if len(data) > MOST_ARCHIVE_BYTES:
         raise ValueError(f"the archive has more than {MOST_ARCHIVE_BYTES >> 20} MiB")
-    files: dict[str, bytes] = {}
     folders: set[str] = set()
-    total = 0
-    try:
-        with tarfile.open(fileobj=io.BytesIO(_inflate(data)), mode="r:") as archive:
-            for entry in archive:
-                folder, _, name = entry.name.partition("/")
-                if not entry.isreg():
-                    raise ValueError(f"entry {entry.name[:80]!r} is no plain file")
-                folders.add(folder)
-                total += entry.size
-                _check(name, entry.size, total, files)
-                if not _NAME.fullmatch(folder) or len(folders) > 1:
-                    raise ValueError("it is not one folder")
-                handle = archive.extractfile(entry)
-                files[name] = handle.read() if handle else b""
-    except (tarfile.TarError, zlib.error, EOFError, RecursionError, OverflowError) as error:
-        raise ValueError(f"it is no sound tar.gz archive ({type(error).__name__})") from None
+
+    def name_of(entry: tarfile.TarInfo) -> str:
+        folder, _, name = entry.name.partition("/")
+        if not entry.isreg():
+            raise ValueError(f"entry {entry.name[:80]!r} is no plain file")
+        folders.add(folder)
+        if not is_name(name):
+            raise ValueError(f"entry {entry.name[:80]!r} has a name that is refused")
+        if not _NAME.fullmatch(folder) or len(folders) > 1:
+            raise ValueError("it is not one folder")
+        return name
+
+    files = read_tar_gz(data, Limits(MOST_FILES, MOST_FILE_BYTES, MOST_BYTES), name_of)
     if not files:
         raise ValueError("the archive is empty")
     return files
@@ -133,35 +134,28 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     """
     files: dict[str, bytes] = {}
     total = 0
-    for path in sorted(folder.rglob("*")):
+    found = list(islice(folder.rglob("*"), MOST_ENTRIES + 1))
+    if len(found) > MOST_ENTRIES:
+        raise ValueError(f"there are more than {MOST_ENTRIES:,} files and folders: it is no unpacked archive")
+    for path in sorted(found):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             raise ValueError(f"{name[:80]!r} is no plain file")
-        if path.is_file():
-            size = path.stat().st_size
-            total += size
-            _check(name, size, total, files)
-            files[name] = path.read_bytes()
+        if not path.is_file():
+            continue
+        if not is_name(name):
+            # What a file manager leaves behind is of nobody's making, but nobody can say so of it either.
+            raise ValueError(f"{name[:80]!r} is no file of an archive: if it came here later, delete it")
+        size = path.stat().st_size
+        total += size
+        if size > MOST_FILE_BYTES or total > MOST_BYTES or len(files) >= MOST_FILES:
+            raise ValueError(f"{name[:80]!r} is too large, or one of too many")
+        files[name] = path.read_bytes()
     if not files:
         raise ValueError("the folder is empty")
     return files
 
 
-def _inflate(data: bytes) -> bytes:
-    """One gzip member and nothing behind it: what is not read is not verified either."""
-    inflater = zlib.decompressobj(wbits=31)
-    raw = inflater.decompress(data, MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ValueError(f"the archive unpacks to more than {MOST_BYTES >> 20} MiB")
-    if not inflater.eof or inflater.unused_data:
-        raise ValueError("the archive is cut short, or something follows it")
-    return raw
-
-
-def _check(name: str, size: int, total: int, before: Mapping[str, bytes]) -> None:
-    if not _NAME.fullmatch(name) or ".." in PurePosixPath(name).parts:
-        raise ValueError(f"entry {name[:80]!r} has a name that is refused")
-    if name in before:
-        raise ValueError(f"entry {name[:80]!r} stands twice")
-    if size > MOST_FILE_BYTES or total > MOST_BYTES or len(before) >= MOST_FILES:
-        raise ValueError(f"entry {name[:80]!r} is too large, or one of too many")
+def is_name(name: str) -> bool:
+    """Whether a file of an archive may be called so."""
+    return bool(_NAME.fullmatch(name)) and ".." not in PurePosixPath(name).parts

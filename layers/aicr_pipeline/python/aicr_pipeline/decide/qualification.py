@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from aicr_pipeline.clock import parse_time
-from aicr_pipeline.decide.verify import RESOLVE_NOT_RECORDED
+from aicr_pipeline.decide.evidence import outdated
 from aicr_pipeline.model.evidence import Binding, BoundApproval, BoundPipeline, BoundTuple
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.qualification import (
@@ -185,8 +185,7 @@ def never_counts(binding: Binding, cluster: str) -> Iterable[str]:
     yield from binding.not_qualifying_because
     if not binding.qualifying and not binding.not_qualifying_because:
         yield "it does not qualify"
-    if binding.plan.resolved_by is None:
-        yield RESOLVE_NOT_RECORDED
+    yield from outdated(binding)
     if binding.outcome != "Succeeded":
         yield f"the rollout {binding.outcome.lower()}"
     validation = binding.validation

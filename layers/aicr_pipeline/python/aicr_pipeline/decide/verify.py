@@ -23,7 +23,8 @@ from aicr_pipeline.decide.dsse import (
     read_envelope,
     read_key,
 )
-from aicr_pipeline.decide.evidence import unrecorded
+from aicr_pipeline.decide.evidence import outdated, unpinned, unrecorded
+from aicr_pipeline.decide.people import UNKNOWN
 from aicr_pipeline.decide.plan import read_plan
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import describe
@@ -32,8 +33,6 @@ from aicr_pipeline.model.plan import Plan
 
 T = TypeVar("T")
 
-#: Of evidence of earlier versions, which never qualifies.
-RESOLVE_NOT_RECORDED = "the resolve that wrote the plan is not recorded"
 VALID, NOT_ENOUGH, INVALID, INCOMPLETE = 0, 1, 2, 3
 
 
@@ -129,9 +128,11 @@ class Looks:
         if not require_qualifying:
             return
         # Of earlier versions: they said nothing about what is missing there.
-        absent = [*unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_)]
-        if binding.plan.resolved_by is None:
-            absent.insert(0, RESOLVE_NOT_RECORDED)
+        absent = [
+            *outdated(binding),
+            *unrecorded(binding.pipeline, binding.validation, binding.validators, binding.tuple_),
+            *unpinned(binding.validator_images, binding.validators),
+        ]
         why = "; ".join(binding.not_qualifying_because) or "; ".join(absent)
         if why:
             self.lacking("qualifying", why)
@@ -159,6 +160,8 @@ class SignedStatement:
     statement: Statement
     #: Of the key.
     fingerprint: str
+    #: The one that is by the key; an envelope may bring others.
+    signature: bytes
 
 
 def signed_statement(
@@ -167,10 +170,10 @@ def signed_statement(
     """Bytes first: the key, the envelope, the signature; the statement's meaning afterwards."""
     key, mark = looks.at("key", lambda: _key(public_key, fingerprints))
     envelope = looks.at("envelope", lambda: _envelope(evidence))
-    looks.at("signature", lambda: _signature(envelope, key, mark))
+    signature = looks.at("signature", lambda: _signature(envelope, key, mark))
     statement = looks.at("statement", lambda: _statement(envelope))
     looks.at("subjects", lambda: _subjects(statement))
-    return SignedStatement(envelope, statement, mark)
+    return SignedStatement(envelope, statement, mark, signature)
 
 
 def _key(data: bytes, fingerprints: Collection[str]) -> tuple[tuple[ec.EllipticCurvePublicKey, str], str]:
@@ -188,10 +191,11 @@ def _envelope(data: bytes) -> tuple[Envelope, str]:
     return envelope, f"DSSE, {len(envelope.payload)} bytes of {envelope.payload_type}"
 
 
-def _signature(envelope: Envelope, key: ec.EllipticCurvePublicKey, mark: str) -> tuple[None, str]:
+def _signature(envelope: Envelope, key: ec.EllipticCurvePublicKey, mark: str) -> tuple[bytes, str]:
     digest = pae_digest(envelope.payload_type, envelope.payload)
-    if any(is_signed(key, signature, digest) for _, signature in envelope.signatures):
-        return None, f"ECDSA P-256 by the key with fingerprint {mark}"
+    for _, signature in envelope.signatures:
+        if is_signed(key, signature, digest):
+            return signature, f"ECDSA P-256 by the key with fingerprint {mark}"
     raise ValueError(f"no signature is by the key with fingerprint {mark}")
 
 
@@ -230,6 +234,11 @@ def _agrees_with_itself(binding: Binding) -> None:
     each = None if approval is None else approval.decisions
     if approval is not None and each is not None and sorted(d.by for d in each) != sorted(approval.by):
         raise ValueError("its approval is not by those whose decisions it names")
+    eyes = binding.four_eyes
+    if eyes is not None and (eyes.enforced == (eyes.because is not None) or approval is None):
+        raise ValueError("it says that four eyes was enforced, and why it was not")
+    if eyes is not None and eyes.enforced and binding.submitter == UNKNOWN:
+        raise ValueError("it says that four eyes was enforced, but knows no submitter")
     _agrees_about_validation(binding)
     if binding.aicr_evidence is not None:
         _agrees_about_aicr(binding.aicr_evidence, binding.rollout.name)
@@ -282,6 +291,9 @@ def check_plan(statement: Statement, text: bytes) -> tuple[Plan, str]:
         "validator images": (binding.validator_images, state.validator_images),
         "validation mode": (binding.validation.mode, state.validation),
         "recipe": (binding.plan.recipe, state.recipe),
+        "recipe's run": (binding.plan.resolved_by or plan.recorded.run, plan.recorded.run),
+        "snapshot": (binding.snapshot_digest, plan.recorded.snapshot_digest),
+        "runtime": (binding.runtime_digest or plan.recorded.runtime_digest, plan.recorded.runtime_digest),
         "releases": (
             [
                 (release.name, release.namespace, release.chart, release.version)

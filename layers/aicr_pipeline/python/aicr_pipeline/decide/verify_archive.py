@@ -19,7 +19,8 @@ from aicr_pipeline.decide.archive_files import check_documents, check_known
 from aicr_pipeline.decide.archive_readme import readme
 from aicr_pipeline.decide.bound_records import BoundRecords, check_records, check_same_recipe
 from aicr_pipeline.decide.canonical import sha256
-from aicr_pipeline.decide.dsse import as_der, fingerprint, pae, public_der, read_key
+from aicr_pipeline.decide.deployed import ANEW, deployed_problem
+from aicr_pipeline.decide.dsse import as_der, envelope, fingerprint, once, pae, public_der, read_key
 from aicr_pipeline.decide.unpack import only_layer, unpack
 from aicr_pipeline.decide.validation import judge, read_report
 from aicr_pipeline.decide.validators_record import read_validators_record
@@ -41,12 +42,15 @@ from aicr_pipeline.model.rollout import (
     Acknowledgement,
     ApprovalRequest,
     Decision,
+    Deployed,
     Outcome,
     Report,
     Rollout,
     RolloutOutcome,
+    StepStarted,
     acknowledgement_key,
     rollout_key,
+    step_key,
 )
 
 Files = Mapping[str, bytes]
@@ -119,16 +123,19 @@ class _Look:
         self._end()
 
     def _split(self) -> str:
-        envelope = self.signed.envelope
-        signatures = [signature for _, signature in envelope.signatures]
+        signed = self.signed
+        kind, payload = signed.envelope.payload_type, signed.envelope.payload
         wanted = {
-            layout.PAYLOAD: [envelope.payload],
-            layout.SIGNATURE: signatures,
-            layout.PAE: [pae(envelope.payload_type, envelope.payload)],
+            layout.PAYLOAD: payload,
+            layout.SIGNATURE: signed.signature,
+            layout.PAE: pae(kind, payload),
         }
-        for name, contents in wanted.items():
-            if self.files.get(name) not in contents:
+        for name, content in wanted.items():
+            if self.files.get(name) != content:
                 raise ValueError(f"{name} is not what the envelope holds")
+        # The README's lines read it as text, and whatever else it held would be nobody's word.
+        if self.files[layout.ENVELOPE] != envelope(kind, payload, signed.fingerprint, signed.signature):
+            raise ValueError(f"{layout.ENVELOPE} holds more than the statement and its signature")
         own = self._file(layout.PUBLIC_KEY)
         if own != pem(as_der(read_key(own))) or fingerprint(as_der(read_key(own))) != self.signed.fingerprint:
             raise ValueError(f"{layout.PUBLIC_KEY} is not the key that signed, as PEM")
@@ -171,12 +178,30 @@ class _Look:
         said = (binding.runtime_version, binding.submitter, binding.plan.from_digest, binding.created_at)
         if said != (rollout.runtime_version, rollout.submitter, rollout.from_plan, rollout.created_at):
             raise ValueError("rollout.json does not say what the statement says of the rollout")
+        snapshot = (binding.documents or {}).get(f"rollouts/{self.name}/snapshot.yaml")
+        if snapshot != binding.post_install_snapshot_digest:
+            raise ValueError("the statement names two post-install snapshots, or none")
+        self._same_pipeline(report)
         for one in binding.acknowledgements or ():
             if one.wire().items() - records.acknowledgements[one.release].wire().items():
                 raise ValueError(f"the acknowledgement of {one.release} is not what the statement says")
         if approval is None:
             return "rollout, report and plan fit; nobody had to be asked"
         return f"rollout, report, request and plan fit; {_approved(approval)}"
+
+    def _same_pipeline(self, report: Report) -> None:
+        """A statement that qualifies says that one pipeline did it all; the records say so, too, or not."""
+        if not self.binding.qualifying:
+            return
+        began, steps = rollout_key(self.name, "deployed"), []
+        for step in report.steps:
+            key = step_key(self.name, step.index)
+            steps.append(self._parsed(key, StepStarted).pipeline if self._has(key) else None)
+        start = self._parsed(began, Deployed) if self._has(began) else None
+        problem = deployed_problem(self.binding.pipeline, start, steps)
+        # Nothing was recorded under earlier versions: such a statement holds, and counts no longer.
+        if problem == ANEW or (start is not None and start.development):
+            raise ValueError(f"it qualifies, but {problem or 'the cluster was marked development: true'}")
 
     def _decision(self, approval: BoundApproval | None) -> Decision | None:
         if approval is None:
@@ -204,8 +229,9 @@ class _Look:
             if path is None:
                 raise ValueError(f"the record of {one.by}'s approval is missing or another")
             own = self._parsed(path.removeprefix(layout.LEDGER), Decision)
-            if (own.by, own.identity, own.issuer, own.reason, own.at, own.expires_at) != (
-                (one.by,), one.identity, one.issuer, one.reason, one.at, one.expires_at
+            principal = own.principals[0] if own.principals else None
+            if (own.by, own.identity, own.issuer, principal, own.reason, own.at, own.expires_at) != (
+                (one.by,), one.identity, one.issuer, one.principal, one.reason, one.at, one.expires_at
             ):  # fmt: skip
                 raise ValueError(f"the statement and the record of {one.by}'s approval differ")
             found.append(own)
@@ -344,9 +370,10 @@ def _layer_of(manifest: bytes) -> tuple[str, int]:
 
 def _json(text: bytes, key: str) -> Any:
     try:
-        found = json.loads(text)
+        # With a name twice, a person may read one of the two and this program the other.
+        found = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"{key} is no JSON object")
+        raise ValueError(f"{key} is no JSON object, or has a name twice in one")
     return found
