@@ -10,12 +10,14 @@ from aicr_pipeline.decide.readiness import Graces, readiness
 from tests.unit.applications import (
     GONE,
     INFO,
+    OLD,
     REQUEST,
     SINCE,
     STATE,
     WANTED,
     application,
     condition,
+    result,
     state,
 )
 
@@ -23,6 +25,7 @@ BLOCKED = "Sync operation blocked by sync window"
 CACHED = "Failed to load target state: rpc error: Manifest generation error (cached): helm template failed"
 PULL = 'Back-off pulling image "nvcr.io/nvidia/driver:580"'
 DENIED = "namespace other is not permitted in project 'aicr'"
+BEGUN = {"revision": WANTED, "resources": [result("Deployment", "gpu-operator", "serverside-applied")]}
 STALE = {"status/reconciledAt": "2026-01-01T10:00:03Z"}
 UNTAKEN: dict[str, Any] = {
     "operation": {"info": INFO},
@@ -209,6 +212,20 @@ CONTROLLER = [
     case(
         "a window holds the operation for long",
         state(phase="Running", message=BLOCKED),
+        11,
+        "EngineSuspended",
+        BLOCKED,
+    ),
+    case(
+        "a window closes over a sync that has begun",
+        state(phase="Running", message=BLOCKED, syncResult=BEGUN),
+        90,
+        "waiting",
+        BLOCKED,
+    ),
+    case(
+        "a window holds the operation, which bears results of an older one",
+        state(phase="Running", message=BLOCKED, syncResult={**BEGUN, "revision": OLD}),
         11,
         "EngineSuspended",
         BLOCKED,

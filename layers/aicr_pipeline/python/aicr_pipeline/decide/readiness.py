@@ -182,6 +182,10 @@ class _Judge:
         what = f"{whose} is running: {said}".rstrip(": ")
         if not words.is_blocked(self._state) or self._request is None or not self._ours:
             return self._waiting(what)
+        if words.has_begun(self._state, self._digest):
+            # Argo CD looks at the windows all through a sync. Nobody knows since when one has held this, and
+            # it cannot be taken back: it goes on when the window is over.
+            return self._waiting(what)
         began = _latest(_time(self._state.get("startedAt")), self._since)
         return self._within(self._graces.suspended, began, what, Reason.EngineSuspended)
 
