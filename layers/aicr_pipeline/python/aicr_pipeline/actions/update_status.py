@@ -97,7 +97,11 @@ def update_status(
     # First: an event that comes twice harms nobody, one that never comes does.
     for was, now in pairs:
         bus.announce(STATUS_CHANGED, _change(was, now))
-    keep_status(coordination, status)
+    kept = keep_status(coordination, status)
+    if kept is not status:  # the same, but it took its place while this one was announced
+        for was, now in changes(status, kept):
+            bus.announce(STATUS_CHANGED, _change(was, now))
+        return _said(kept, [], told=False)
     ready = status.condition(ConditionType.Ready)
     measure(READY, int(ready.status == "True"))
     measure(UNWELL, int(trouble(status) is not None))
