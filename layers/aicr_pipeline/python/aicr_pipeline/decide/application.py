@@ -118,6 +118,11 @@ def is_ours(application: Mapping[str, Any]) -> bool:
     return labels.get(MANAGED_BY_LABEL) == MANAGED_BY
 
 
+def plan_of(application: Mapping[str, Any]) -> str | None:
+    """The digest of the plan that it was last written for, as it says."""
+    return _annotation(application, PLAN_ANNOTATION) or None
+
+
 def carries(operation_or_state: Mapping[str, Any] | None, request_id: str) -> bool:
     """Whether an ``.operation`` or a ``status.operationState`` is of our request."""
     if not operation_or_state:
