@@ -6,7 +6,7 @@ Source: pkg/apis/application/v1alpha1/types.go (SyncWindows) at v3.4, and the fi
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -81,7 +81,7 @@ def _applies(window: Mapping[str, Any], application: Mapping[str, Any]) -> bool:
 
 def _is_active(window: Mapping[str, Any], now: datetime) -> bool:
     try:
-        zone = ZoneInfo(str(window.get("timeZone") or "UTC"))
+        zone = _zone(str(window.get("timeZone") or "UTC"))
         length = _duration(str(window.get("duration", "")))
         fires = _schedule(str(window.get("schedule", "")))
     except (ValueError, ZoneInfoNotFoundError, OSError):
@@ -93,6 +93,11 @@ def _is_active(window: Mapping[str, Any], now: datetime) -> bool:
             return True
         at -= timedelta(minutes=1)
     return False
+
+
+def _zone(name: str) -> tzinfo:
+    """UTC needs no database of zones, which a small system may lack."""
+    return UTC if name == "UTC" else ZoneInfo(name)
 
 
 def _duration(text: str) -> timedelta:
@@ -130,8 +135,14 @@ def _schedule(text: str) -> _Schedule:
         frozenset(_field(day, 1, 31)),
         frozenset(_field(month, 1, 12, _MONTHS)),
         frozenset(_field(weekday, 0, 6, _DAYS)),
-        day[0] in "*?" or weekday[0] in "*?",
+        _is_open(day) or _is_open(weekday),
     )
+
+
+def _is_open(field: str) -> bool:
+    """Whether a field restricts nothing. One with a step (``*/2``) does."""
+    parts = (part.partition("/") for part in field.split(","))
+    return any(span in ("*", "?") and (not slash or int(step) == 1) for span, slash, step in parts)
 
 
 def _field(text: str, low: int, high: int, names: tuple[str, ...] = ()) -> Iterable[int]:
