@@ -12,12 +12,12 @@ import pytest
 from aicr_pipeline.actions.record_resolve import record_resolve
 from aicr_pipeline.actions.record_stall import record_stall
 from aicr_pipeline.actions.start_rollout import start_rollout
-from aicr_pipeline.actions.update_status import Sources, update_status
+from aicr_pipeline.actions.update_status import Sources, see, update_status
 from aicr_pipeline.adapters.rollouts import load_rollout
 from aicr_pipeline.adapters.statuses import read_status
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.aicr_job import RUN_LABEL
-from aicr_pipeline.decide.application import AUTOMATED, new_application
+from aicr_pipeline.decide.application import AUTOMATED, MANAGED_BY, MANAGED_BY_LABEL, new_application
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.subscriptions import Subscription
 from aicr_pipeline.model.reasons import Reason
@@ -519,6 +519,28 @@ def test_an_application_that_lost_its_label_is_drift(well: Place, look: Looks) -
     found = look.ready
     assert told(found) == ("False", "InventoryDrift")
     assert "is not the pipeline's any more" in found.message
+
+
+def test_other_peoples_applications_are_not_kept_in_memory(well: Place) -> None:
+    """Argo CD may have thousands of them, each as large as a plan."""
+    spec = {"project": "default", "destination": {}, "source": {"repoURL": "https://example.com/x"}}
+    well.store.create(APPLICATIONS, {"metadata": {"name": "theirs"}, "spec": spec}, namespace="argocd")
+    well.store.create(
+        APPLICATIONS,
+        {"metadata": {"name": "ours-before", "labels": {MANAGED_BY_LABEL: MANAGED_BY}}, "spec": spec},
+        namespace="argocd",
+    )
+    well.set_application("kai-scheduler", {"metadata": {"labels": None}})
+    well.notifier.subscriptions = lambda _: [_CONFIRMED]  # type: ignore[method-assign]
+    sources = Sources(
+        well.config, well.ledger, well.inbox, well.cluster, well.argocd, well.notifier,
+        lambda _: "absent", lambda _: "absent",
+    )  # fmt: skip
+    assert set(see(sources, well.clock).engine.applications) == {
+        "gpu-operator",
+        "kai-scheduler",
+        "ours-before",
+    }
 
 
 def test_self_heal_is_no_drift(well: Place, look: Looks) -> None:

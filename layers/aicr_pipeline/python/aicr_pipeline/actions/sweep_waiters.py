@@ -220,6 +220,9 @@ class Sweep:
             return overdue(waiter, self._world.clock(), error.message)
         except PipelineError as error:
             return refused(waiter, error)
+        except UnexpectedAnswerError as error:  # the cluster's own words: an admission policy's, say
+            self._report(str(error), waiter)
+            return overdue(waiter, self._world.clock(), str(error).rstrip("."))
         except Exception as error:  # noqa: BLE001 - the outermost place: one waiter must not hold up all others
             words = f"looking at it failed with {type(error).__name__}"
             self._report(words, waiter)
