@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -196,8 +197,9 @@ class ArgoCdStandin:
             return application
         fault = self._fault(name, record)
         if fault.blocked:
-            record.finish_at = time.monotonic() + 5.0
-            return self._patch(application, reconcile.blocked())
+            record.finish_at = min(time.monotonic() + 5.0, record.fault_ends or math.inf)
+            done = self._targets.wanted(application) if fault.half else None
+            return self._patch(application, reconcile.blocked(done))
         record.finish_at = None
         return self._sync(application, record, fault)
 

@@ -134,9 +134,12 @@ def begin(application: Object, now: datetime) -> Object:
     return {"status": {"operationState": state}}
 
 
-def blocked() -> Object:
-    """Patch of an operation that a sync window holds."""
-    return {"status": {"operationState": {"phase": "Running", "message": BLOCKED}}}
+def blocked(done: Target | None) -> Object:
+    """Patch of an operation that a sync window holds; ``done`` of one that has begun to apply it."""
+    state: Object = {"phase": "Running", "message": BLOCKED}
+    if done is not None:
+        state["syncResult"] = {"revision": done.revision, "resources": applied(done, {})[:1]}
+    return {"status": {"operationState": state}}
 
 
 def ended(
