@@ -206,7 +206,7 @@ class ArgoCdStandin:
     def _begin(self, application: Object, record: Record) -> Object:
         name = str(application["metadata"]["name"])
         fault = self._fault(name, record)
-        record.synced = False
+        record.synced, record.refused = False, reconcile.refused(application)
         begun = self._patch(application, reconcile.begin(application, _now()))
         if fault.leaks:
             begun = self._patch(begun, lies.leaked(self._targets.wanted(application)))
@@ -223,7 +223,7 @@ class ArgoCdStandin:
         operation = state.get("operation") or application["operation"]
         source, revision = reconcile.sync_source(application, operation)
         project = self._project_of(application)
-        if errors := spec_errors(application, project):
+        if errors := spec_errors(application, project) or record.refused:
             text = "; ".join(f"InvalidSpecError: {message}" for message in errors)
             return self._end(application, record, "Error", text, revision, [])
         try:

@@ -27,6 +27,8 @@ REFRESH = "argocd.argoproj.io/refresh"
 REQUEST_ID = "aicr-pipeline-request-id"
 #: What Argo CD says of an operation that a sync window holds; its phase is Running meanwhile.
 BLOCKED = "Sync operation blocked by sync window"
+#: Conditions that say what is wrong, in the order in which people should hear of them.
+WRONG = ("InvalidSpecError", "ComparisonError", "SyncError", "UnknownError")
 SYNC_OPTIONS = ("ServerSideApply=true",)
 #: Restored once a release is ready, so that Argo CD repairs drift; absent while a step runs, since
 #: the controller would race with our operation.
@@ -93,7 +95,8 @@ def updated_application(
     """The object to PUT over ``current`` (whose resourceVersion it keeps).
 
     A replace and not a merge patch: a merge would keep values that the new plan dropped.
-    ``status.operationState`` goes, or fields of the previous operation leak into the next.
+    ``status.operationState`` goes, or fields of the previous operation leak into the next. So do the
+    conditions that say what was wrong: with one about the spec before, Argo CD would not begin ours.
     """
     updated: dict[str, Any] = {**current, "spec": application_spec(release, config)}
     metadata = dict(current["metadata"])
@@ -108,6 +111,10 @@ def updated_application(
     updated["operation"] = operation(release, request_id)
     status = dict(current.get("status") or {})
     status.pop("operationState", None)
+    if "conditions" in status:
+        status["conditions"] = [
+            found for found in status["conditions"] or [] if found.get("type") not in WRONG
+        ]
     updated["status"] = status
     return updated
 

@@ -13,6 +13,7 @@ from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide import engine_words as words
 from aicr_pipeline.decide.application import (
     REFRESH,
+    WRONG,
     carries,
     done_after_asking,
     last_refresh,
@@ -22,7 +23,6 @@ from aicr_pipeline.model.config import Engine
 from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.reasons import Reason
 
-_ERRORS = ("InvalidSpecError", "ComparisonError", "SyncError", "UnknownError")
 #: Of a grace: only then is a refresh asked for, since most of what is wrong heals by itself.
 _BEFORE_ASKING = 0.1
 _BEFORE_ASKING_AGAIN = 0.2
@@ -318,7 +318,7 @@ class _Judge:
         return since > grace or (at < began + _SECOND and since > grace * _BEFORE_ASKING_AGAIN)
 
     def _condition(self) -> tuple[str, str, datetime | None] | None:
-        for wanted in _ERRORS:
+        for wanted in WRONG:
             for condition in self._status.get("conditions") or []:
                 if condition.get("type") == wanted:
                     at = _time(condition.get("lastTransitionTime"))
