@@ -17,7 +17,7 @@ from aicr_pipeline.adapters.rollouts import load_rollout
 from aicr_pipeline.adapters.statuses import read_status
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.aicr_job import RUN_LABEL
-from aicr_pipeline.decide.application import AUTOMATED, MANAGED_BY, MANAGED_BY_LABEL, new_application
+from aicr_pipeline.decide.application import AUTOMATED, MANAGED_BY, MANAGED_BY_LABEL, SKIP, new_application
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.subscriptions import Subscription
 from aicr_pipeline.model.reasons import Reason
@@ -479,7 +479,24 @@ def test_no_progress_of_reconciled_at_suspends_the_engine(well: Place, look: Loo
     assert told(found) == ("False", "EngineSuspended")
     assert "reconciled none of 2 Applications since 2026-01-01T12:00:00Z" in found.message
     well.set_application("gpu-operator", {"status": {"reconciledAt": rfc3339(well.now)}})
+    found = look.ready
+    assert told(found) == ("False", "NotReady"), "a shard of the controller that is down is not the whole"
+    assert found.message == "kai-scheduler: Argo CD has not compared it since 2026-01-01T12:00:00Z"
+    well.set_application("kai-scheduler", {"status": {"reconciledAt": rfc3339(well.now)}})
     assert told(look.ready) == ("True", "RolledOut")
+
+
+@pytest.mark.parametrize(
+    ("value", "skipped"), [("true", True), ("1", True), ("false", False), ("yes", False)]
+)
+def test_what_argo_cd_is_told_to_leave_alone_is_not_ready_by_what_it_said_before(
+    well: Place, look: Looks, value: str, skipped: bool
+) -> None:
+    well.set_application("kai-scheduler", {"metadata": {"annotations": {SKIP: value}}})
+    found = look.ready
+    assert found.status == str(not skipped)
+    if skipped:
+        assert found.message == f"kai-scheduler: Argo CD leaves it alone, by its annotation {SKIP}"
 
 
 def test_a_cluster_that_cannot_be_asked_is_unknown(well: Place, look: Looks) -> None:

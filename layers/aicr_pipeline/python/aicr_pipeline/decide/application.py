@@ -24,6 +24,8 @@ READY_ANNOTATION = "aicr-pipeline.dev/ready"
 #: When we last asked for a refresh, and for which kind.
 REFRESHED_ANNOTATION = "aicr-pipeline.dev/refreshed"
 REFRESH = "argocd.argoproj.io/refresh"
+#: With it Argo CD's controller leaves an Application alone: its status stays as it was.
+SKIP = "argocd.argoproj.io/skip-reconcile"
 REQUEST_ID = "aicr-pipeline-request-id"
 #: What Argo CD says of an operation that a sync window holds; its phase is Running meanwhile.
 BLOCKED = "Sync operation blocked by sync window"
@@ -123,6 +125,11 @@ def is_ours(application: Mapping[str, Any]) -> bool:
     """Whether the pipeline created it; anything else is never adopted."""
     labels = application.get("metadata", {}).get("labels") or {}
     return labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+
+
+def is_skipped(application: Mapping[str, Any]) -> bool:
+    """Whether somebody had Argo CD leave it alone; the values are those that Go takes for true."""
+    return _annotation(application, SKIP) in ("1", "t", "T", "true", "TRUE", "True")
 
 
 def plan_of(application: Mapping[str, Any]) -> str | None:

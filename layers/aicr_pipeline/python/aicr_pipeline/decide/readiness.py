@@ -13,9 +13,11 @@ from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide import engine_words as words
 from aicr_pipeline.decide.application import (
     REFRESH,
+    SKIP,
     WRONG,
     carries,
     done_after_asking,
+    is_skipped,
     last_refresh,
     same_but_nulls,
 )
@@ -136,6 +138,7 @@ class _Judge:
             self._our_operation_was_whole,
             self._no_condition,
             self._compared,
+            self._compared_lately,
             self._synced,
             self._healthy,
         )
@@ -214,6 +217,14 @@ class _Judge:
         if all(same_but_nulls(compared.get(part), self._spec.get(part)) for part in parts):
             return None
         return self._controllers_turn("Argo CD has not compared the current spec yet")
+
+    def _compared_lately(self) -> Readiness | None:
+        """Where we ask for nothing only Argo CD's last look tells; one from long ago is of another time."""
+        if self._request is not None or self._since is None:
+            return None
+        if self._reconciled is not None and self._since - self._reconciled <= self._graces.suspended:
+            return None
+        return self._controllers_turn("Argo CD has not compared it for long")
 
     def _synced(self) -> Readiness | None:
         """Synced at the digest, by a comparison that is not from before the last operation."""
@@ -301,8 +312,10 @@ class _Judge:
             return self._waiting(what)
         silent = self._now - last
         if silent > grace:
-            said = (
-                f"{what}, and nothing was reconciled for {words.minutes(silent)}. Is its controller running?"
+            said = f"{what}, and nothing was reconciled for {words.minutes(silent)}. " + (
+                f"Its annotation {SKIP} keeps the controller away"
+                if is_skipped(self._application)
+                else "Is its controller running?"
             )
             return self._failed(f"Argo CD does not reconcile: {said}", Reason.EngineSuspended)
         # A refresh that was missed is asked for again: the write alone makes the controller look.

@@ -1,17 +1,20 @@
 """How one release of the active plan is, between rollouts: ready, repaired, not ready, or another's work."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from aicr_pipeline.clock import parse_time, rfc3339
-from aicr_pipeline.decide.application import is_applied, is_ours
+from aicr_pipeline.decide.application import SKIP, is_applied, is_ours, is_skipped
 from aicr_pipeline.decide.inventory import is_asked_for
 from aicr_pipeline.decide.readiness import Graces, readiness
 from aicr_pipeline.model.config import ClusterConfig
 from aicr_pipeline.model.plan import PlannedRelease
 from aicr_pipeline.model.status import ReleaseStatus
 
+#: Argo CD compares each Application every two to three minutes. So long without one comparison, and its
+#: controller, or the shard of it, does nothing.
+SILENT = timedelta(minutes=30)
 #: Of a release's message in the document.
 _MOST = 400
 
@@ -41,14 +44,25 @@ def release_status(
             "configured",
         )
     found = readiness(application, release.chart.manifest_digest, None, now, graces)
+    if is_skipped(application):
+        return said("NotReady", f"{name}: Argo CD leaves it alone, by its annotation {SKIP}")
     if found.state == "ready":
-        return said("Ready")
+        stale = is_stale(application, now)
+        return (
+            said("NotReady", f"{name}: Argo CD has not compared it since {stale}") if stale else said("Ready")
+        )
     if not heals_itself(application):
         return said("NotReady", found.message)
     began = _began(application)
     if began is not None and now - began > graces.degraded:
         return said("NotReady", f"{found.message} (Argo CD has tried to repair it since {rfc3339(began)})")
     return said("Healing", f"{name}: Argo CD repairs it")
+
+
+def is_stale(application: Mapping[str, Any], now: datetime) -> str | None:
+    """Since when Argo CD has not compared it, when that is too long ago to say how it is."""
+    at = (application.get("status") or {}).get("reconciledAt")
+    return str(at) if at and now - parse_time(str(at)) > SILENT else None
 
 
 def heals_itself(application: Mapping[str, Any]) -> bool:

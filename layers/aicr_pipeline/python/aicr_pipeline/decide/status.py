@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.gate import EngineSeen, controllers_stopped
-from aicr_pipeline.decide.release_status import release_status
+from aicr_pipeline.decide.release_status import SILENT, release_status
 from aicr_pipeline.decide.resolve_end import PLAN_PAUSED, PLAN_READY, PLAN_UNCHANGED, RESOLVE_STALLED
 from aicr_pipeline.decide.status_rollout import RolloutSeen, rollout_ready, rollout_stalled, stall_words
 from aicr_pipeline.decide.subscriptions import Reachability
@@ -28,9 +28,6 @@ from aicr_pipeline.model.status import (
     UnreachableApprover,
 )
 
-#: Argo CD compares each Application every two to three minutes. So long without one comparison of any of
-#: ours, and its controller does nothing.
-SILENT = timedelta(minutes=30)
 #: Of a message in the document.
 _MOST = 2000
 _MOST_NAMED = 5
