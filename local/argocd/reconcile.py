@@ -138,7 +138,8 @@ def refused(application: Object) -> list[str]:
     """Why the spec was refused when it was last looked at.
 
     An operation that is taken up then is not carried out, whatever the spec is by now: Argo CD's sync asks
-    the conditions (``SyncAppState``), and only its refresh, which goes on beside it, looks anew.
+    the conditions (``SyncAppState``), and only its refresh looks anew. That has a queue of its own and is the
+    first as a rule; here it never is.
     """
     conditions = (application.get("status") or {}).get("conditions") or []
     return [str(item.get("message")) for item in conditions if item.get("type") == "InvalidSpecError"]
