@@ -71,6 +71,18 @@ def test_windows_have_time_zones() -> None:
     assert not denied(window("30 22 * * *", "5m", timeZone="Nowhere/AtAll"))
 
 
+@pytest.mark.parametrize("kind", ["deny", "allow"])
+@pytest.mark.parametrize(
+    "broken",
+    [{"schedule": "0 25 * * *"}, {"duration": "soon"}, {"timeZone": "Nowhere/AtAll"}],
+    ids=["schedule", "duration", "zone"],
+)
+def test_a_window_that_cannot_be_read_denies_nothing(kind: str, broken: dict[str, str]) -> None:
+    """An allow window that nobody can read would hold every step until the rollout's deadline."""
+    assert not denied({**window("0 22 * * *", kind=kind), **broken})
+    assert denied({**window("0 22 * * *", kind=kind), **broken}, window("0 3 * * *", kind="allow"))
+
+
 def test_utc_takes_no_database_of_zones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one each window would count as unreadable: a freeze would hold nothing."""
 

@@ -40,14 +40,15 @@ def denial(project: Mapping[str, Any], application: Mapping[str, Any], now: date
     """What denies syncs of ``application`` now, if anything.
 
     An active ``deny`` window does. Where there are ``allow`` windows, the time outside of all of them does.
-    A window that cannot be read denies nothing here: Argo CD says so itself when it syncs.
+    A window that cannot be read denies nothing here, of either kind: Argo CD says so itself when it syncs.
     """
-    windows = [
-        window
-        for window in (project.get("spec") or {}).get("syncWindows") or []
-        if _applies(window, application)
-    ]
-    active = [window for window in windows if _is_active(window, now)]
+    windows, active = [], []
+    for window in (project.get("spec") or {}).get("syncWindows") or []:
+        is_active = _is_active(window, now) if _applies(window, application) else None
+        if is_active is not None:
+            windows.append(window)
+        if is_active:
+            active.append(window)
     denying = [window for window in active if window.get("kind") == "deny"]
     if denying:
         return Denial(_words(denying[0]), not all(window.get("manualSync") for window in denying))
@@ -79,13 +80,14 @@ def _applies(window: Mapping[str, Any], application: Mapping[str, Any]) -> bool:
     return bool(matches) and (all(matches) if window.get("andOperator") else any(matches))
 
 
-def _is_active(window: Mapping[str, Any], now: datetime) -> bool:
+def _is_active(window: Mapping[str, Any], now: datetime) -> bool | None:
+    """None when it cannot be read."""
     try:
         zone = _zone(str(window.get("timeZone") or "UTC"))
         length = _duration(str(window.get("duration", "")))
         fires = _schedule(str(window.get("schedule", "")))
     except (ValueError, ZoneInfoNotFoundError, OSError):
-        return False
+        return None
     here = now.astimezone(zone).replace(tzinfo=None)
     at = here.replace(second=0, microsecond=0)
     while at > here - min(length, _LONGEST):
