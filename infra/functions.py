@@ -111,7 +111,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "start_rollout",
         "A plan is ready",
         60,
-        environment=("LEDGER_BUCKET", "COORDINATION_TABLE", "ROLLOUT_MACHINE_ARN"),
+        environment=("INBOX_BUCKET", "LEDGER_BUCKET", "COORDINATION_TABLE", "ROLLOUT_MACHINE_ARN"),
         async_retries=2,
     ),
     # Loops for most of a minute while releases or Jobs are waited for, then finishes the look it began.

@@ -139,6 +139,8 @@ _RIGHTS: dict[str, Callable[[Granting], tuple[Right, ...]]] = {
         Right(("states:ListExecutions",), (g.arns.resolve_machine,)),
     ),
     "start_rollout": lambda g: (
+        # Whether the wish is paused by now.
+        *g.inbox(),
         *g.read("rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
         # What caused the rollout is claimed once, so an event that comes twice starts one.
         *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),

@@ -14,4 +14,12 @@ from aicr_pipeline.event_source import event_handler
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Start the rollout that the target asks for, if any."""
     machine = Executions(aws.client("stepfunctions"), env.text("ROLLOUT_MACHINE_ARN"))
-    return start_rollout(event, wiring.config(), wiring.ledger(), wiring.coordination(), machine, now)
+    return start_rollout(
+        event,
+        wiring.config(),
+        wiring.ledger(),
+        wiring.inbox(),
+        wiring.coordination(),
+        machine,
+        now,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -196,15 +197,16 @@ class ArgoCdStandin:
             return application
         fault = self._fault(name, record)
         if fault.blocked:
-            record.finish_at = time.monotonic() + 5.0
-            return self._patch(application, reconcile.blocked())
+            record.finish_at = min(time.monotonic() + 5.0, record.fault_ends or math.inf)
+            done = self._targets.wanted(application) if fault.half else None
+            return self._patch(application, reconcile.blocked(done))
         record.finish_at = None
         return self._sync(application, record, fault)
 
     def _begin(self, application: Object, record: Record) -> Object:
         name = str(application["metadata"]["name"])
         fault = self._fault(name, record)
-        record.synced = False
+        record.synced, record.refused = False, reconcile.refused(application)
         begun = self._patch(application, reconcile.begin(application, _now()))
         if fault.leaks:
             begun = self._patch(begun, lies.leaked(self._targets.wanted(application)))
@@ -221,7 +223,7 @@ class ArgoCdStandin:
         operation = state.get("operation") or application["operation"]
         source, revision = reconcile.sync_source(application, operation)
         project = self._project_of(application)
-        if errors := spec_errors(application, project):
+        if errors := spec_errors(application, project) or record.refused:
             text = "; ".join(f"InvalidSpecError: {message}" for message in errors)
             return self._end(application, record, "Error", text, revision, [])
         try:

@@ -134,9 +134,23 @@ def begin(application: Object, now: datetime) -> Object:
     return {"status": {"operationState": state}}
 
 
-def blocked() -> Object:
-    """Patch of an operation that a sync window holds."""
-    return {"status": {"operationState": {"phase": "Running", "message": BLOCKED}}}
+def refused(application: Object) -> list[str]:
+    """Why the spec was refused when it was last looked at.
+
+    An operation that is taken up then is not carried out, whatever the spec is by now: Argo CD's sync asks
+    the conditions (``SyncAppState``), and only its refresh looks anew. That has a queue of its own and is the
+    first as a rule; here it never is.
+    """
+    conditions = (application.get("status") or {}).get("conditions") or []
+    return [str(item.get("message")) for item in conditions if item.get("type") == "InvalidSpecError"]
+
+
+def blocked(done: Target | None) -> Object:
+    """Patch of an operation that a sync window holds; ``done`` of one that has begun to apply it."""
+    state: Object = {"phase": "Running", "message": BLOCKED}
+    if done is not None:
+        state["syncResult"] = {"revision": done.revision, "resources": applied(done, {})[:1]}
+    return {"status": {"operationState": state}}
 
 
 def ended(

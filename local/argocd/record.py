@@ -23,5 +23,7 @@ class Record:
     fault_ends: float | None = None
     restarted: bool = False
     synced: bool = False
+    #: Why the spec was refused, by the conditions that stood there when an operation was taken up.
+    refused: list[str] = field(default_factory=list)
     cached: bool = False
     missed: set[str] = field(default_factory=set)

@@ -41,6 +41,8 @@ class Fault:
         So many requests for a refresh are not seen: the annotation stays.
     blocked
         Operations stay Running, blocked by a sync window.
+    half
+        With ``blocked``: the window closes over a sync that has applied something.
     ignored
         The controller does not look at the Application at all.
     away
@@ -69,6 +71,7 @@ class Fault:
     stale: bool = False
     missed: int = 0
     blocked: bool = False
+    half: bool = False
     ignored: bool = False
     away: bool = False
     cached: bool = False

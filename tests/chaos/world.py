@@ -36,7 +36,7 @@ from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.adapters.signer import Signer
-from aicr_pipeline.clock import rfc3339
+from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.application import MANAGED_BY
 from aicr_pipeline.model.plan import Plan
 from botocore.auth import SigV4Auth
@@ -455,6 +455,7 @@ class World:
                 state["operation"] if state.get("phase") == "Running" else None
             )
             if not asked:
+                self._compare(found)
                 continue
             name, spec = found["metadata"]["name"], found["spec"]
             since = self._since.setdefault(name, self.now)
@@ -492,6 +493,13 @@ class World:
             self.store.merge(APPLICATIONS, name, {"operation": None, "status": status}, "argocd")
             acted = True
         return acted
+
+    def _compare(self, found: Any) -> None:
+        """Argo CD looks at each Application every three minutes; what it sees is what it made."""
+        at = (found.get("status") or {}).get("reconciledAt")
+        if at is not None and (self.now - parse_time(at)).total_seconds() > 180:
+            status = {"reconciledAt": f"{rfc3339(self.now)[:19]}Z"}
+            self.store.merge(APPLICATIONS, found["metadata"]["name"], {"status": status}, "argocd")
 
     def _kubelet(self) -> bool:
         """Every Job ends well, with a snapshot."""

@@ -9,6 +9,7 @@ from aicr_pipeline.decide.application import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     PLAN_ANNOTATION,
+    WRONG,
     application_spec,
     carries,
     is_ours,
@@ -24,6 +25,7 @@ CONFIG = config()
 CHART = release("gpu-operator", values={"driver": {"version": "580"}})
 WRAPPER = release("gpu-operator-readiness", kind="wrapper")
 OURS = "demo-1/001-gpu-operator"
+WARNING = {"type": "OrphanedResourceWarning", "message": "x"}
 
 
 def test_a_charts_spec() -> None:
@@ -96,7 +98,11 @@ def current() -> dict[str, Any]:
     made["metadata"]["annotations"]["note"] = "theirs"
     made["spec"]["syncPolicy"]["automated"] = {"prune": True, "selfHeal": True}
     made["spec"]["ignoreDifferences"] = [{"kind": "Secret"}]
-    made["status"] = {"operationState": {"phase": "Succeeded"}, "sync": {"status": "Synced"}}
+    made["status"] = {
+        "operationState": {"phase": "Succeeded"},
+        "sync": {"status": "Synced"},
+        "conditions": [WARNING, *({"type": kind, "message": "x"} for kind in WRONG)],
+    }
     return made
 
 
@@ -110,9 +116,11 @@ def test_an_update_replaces_the_spec_as_a_whole(current: dict[str, Any]) -> None
     assert current == before, "what was read is not written to"
 
 
-def test_an_update_drops_the_operation_state_alone(current: dict[str, Any]) -> None:
+def test_an_update_drops_of_the_status_what_would_be_held_against_the_new_spec(
+    current: dict[str, Any],
+) -> None:
     made = updated_application(current, CHART, CONFIG, sha("after"), OURS)
-    assert made["status"] == {"sync": {"status": "Synced"}}
+    assert made["status"] == {"sync": {"status": "Synced"}, "conditions": [WARNING]}
 
 
 def test_an_update_keeps_what_is_not_ours(current: dict[str, Any]) -> None:

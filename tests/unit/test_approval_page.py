@@ -104,6 +104,12 @@ STATES: list[tuple[str, dict[str, Any], PageState, int]] = [
     ("not assessed", {"report": None, "request": None}, PageState.Preparing, 200),
     ("assessed, nobody asked yet", {"request": None}, PageState.Preparing, 200),
     ("nobody needs to be asked", {"report": QUIET, "request": None}, PageState.NotNeeded, 200),
+    (
+        "nobody needs to be asked, and it is validated after its deadline",
+        {"report": QUIET, "request": None, "deadline": at(seconds=-1)},
+        PageState.NotNeeded,
+        200,
+    ),
     ("nobody answered in time", {"deadline": at(seconds=-1)}, PageState.Expired, 410),
     ("the last moment is too late", {"deadline": at(seconds=0)}, PageState.Expired, 410),
     ("approved", {"decision": decision()}, PageState.Approved, 200),

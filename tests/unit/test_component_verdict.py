@@ -129,6 +129,65 @@ def test_between_two_plans_nothing_is_safe_and_what_is_asked_for_stays() -> None
     assert verdicts(assessed(before, carried(*after, records=(MANUAL,)), whole=False))[0][1] == "manual"
 
 
+@pytest.mark.parametrize(
+    ("planned", "seen", "after", "records", "expected"),
+    [
+        pytest.param("2.0.0", "1.0.0", "2.0.0", MANUAL, "manual recorded from 1.0.0", id="back up again"),
+        pytest.param("1.0.0", "2.0.0", "1.0.0", MANUAL, "unknown downgrade from 2.0.0", id="back down again"),
+        pytest.param(
+            "2.0.0", "1.0.0", "2.0.0", BLOCKED, "blocked recorded from 1.0.0", id="blocked from there"
+        ),
+        pytest.param(
+            "1.0.0", "2.0.0", "2.1.0", MANUAL, "manual recorded from 1.0.0", id="the plan's is stricter"
+        ),
+        pytest.param(
+            "2.0.0", "1.9.0", "2.1.0", SAFE, "unknown undefined-origin from 1.9.0", id="safe is not"
+        ),
+    ],
+)
+def test_between_two_plans_what_is_installed_counts_too(
+    planned: str, seen: str, after: str, records: ComponentRecord, expected: str
+) -> None:
+    """A rollout that ended half-way left the release at a version that neither plan has."""
+    found = assess(
+        plan(release("app", planned), release("b")),
+        carried(release("app", after), release("b"), records=(records,)),
+        always_ask=False,
+        from_is_whole=False,
+        installed={"app": release("app", seen)},
+    )
+    step = found.steps[0]
+    assert f"{step.verdict} {step.verdict_reason} from {step.from_version}" == expected
+    assert step.must_be_acknowledged is expected.startswith("manual")
+    assert found.steps[1].verdict_reason == "undefined-origin"
+
+
+def test_a_component_has_one_verdict_and_one_guidance_wherever_it_comes_from() -> None:
+    before = plan(release("app", "2.0.0"), release("app-post", "2.0.0", **POST))
+    after = carried(release("app", "2.0.0"), release("app-post", "2.0.0", **POST), records=(MANUAL,))
+    found = assess(
+        before, after, always_ask=False, from_is_whole=False, installed={"app": release("app", "1.0.0")}
+    )
+    assert verdicts(found) == [
+        ("app", "manual", "recorded", None),
+        ("app-post", "unknown", "undefined-origin", None),
+    ]
+
+
+def test_what_a_rollout_added_before_it_ended_half_way_is_reported_as_removed() -> None:
+    old, new = release("gone"), release("added")
+    found = assess(
+        plan(release("app"), old), plan(release("app")), always_ask=False, from_is_whole=False,
+        installed={"added": new},
+    )  # fmt: skip
+    assert found.removed == ("gone", "added")
+    whole = assess(
+        plan(release("app"), old), plan(release("app")), always_ask=False, from_is_whole=True,
+        installed={"added": new},
+    )  # fmt: skip
+    assert whole.removed == ("gone",)
+
+
 def test_blocked_says_why_and_where_to_stop() -> None:
     two = record("app", boundary("<2.0.0", ">=2.0.0 <2.5.0"), boundary("<3.0.0", ">=3.0.0 <3.5.0", "manual"))
     before = plan(release("app"), release("app-post", **POST), release("b"))

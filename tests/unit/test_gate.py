@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aicr_pipeline.clock import rfc3339
-from aicr_pipeline.decide.application import new_application
+from aicr_pipeline.decide.application import SKIP, new_application
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.gate import (
     EngineSeen,
@@ -236,6 +236,11 @@ def seen(made: Any, compared: Any = "the same", **patch: Any) -> dict[str, Any]:
     return {**body, **patch}
 
 
+def left_alone(body: dict[str, Any]) -> dict[str, Any]:
+    metadata = body["metadata"]
+    return {**body, "metadata": {**metadata, "annotations": {**metadata["annotations"], SKIP: "true"}}}
+
+
 OLD = {found.name: found for found in BEFORE.desired_state.releases}
 NEW = {found.name: found for found in AFTER.desired_state.releases}
 STRANGER = release("gpu-operator", "0.9.0")
@@ -256,6 +261,12 @@ RELEASES: dict[str, tuple[Step, Any, Reason, str]] = {
     "unchanged, another compared": (
         UNCHANGED, seen(OLD["kai-scheduler"], release("kai-scheduler", "3.0.0")), Reason.InventoryDrift,
         "Submit the runtime again",
+    ),
+    "left alone by Argo CD": (
+        UPGRADE, left_alone(seen(OLD["gpu-operator"])), Reason.EngineSuspended, f"by its annotation {SKIP}",
+    ),
+    "unchanged, left alone by Argo CD": (
+        UNCHANGED, left_alone(seen(OLD["kai-scheduler"])), Reason.EngineSuspended, "Take it off",
     ),
     "move, gone": (MOVE, None, Reason.MovedReleaseMissing, "was to move from namespace gpu-operator, but"),
     "move, elsewhere": (

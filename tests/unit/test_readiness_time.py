@@ -4,18 +4,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from aicr_pipeline.decide.application import REFRESH, REFRESHED_ANNOTATION
+from aicr_pipeline.decide.application import REFRESH, REFRESHED_ANNOTATION, SKIP
 from aicr_pipeline.decide.readiness import Graces, readiness
 
 from tests.unit.applications import (
     GONE,
     INFO,
+    OLD,
     REQUEST,
     SINCE,
     STATE,
     WANTED,
     application,
     condition,
+    result,
     state,
 )
 
@@ -23,6 +25,7 @@ BLOCKED = "Sync operation blocked by sync window"
 CACHED = "Failed to load target state: rpc error: Manifest generation error (cached): helm template failed"
 PULL = 'Back-off pulling image "nvcr.io/nvidia/driver:580"'
 DENIED = "namespace other is not permitted in project 'aicr'"
+BEGUN = {"revision": WANTED, "resources": [result("Deployment", "gpu-operator", "serverside-applied")]}
 STALE = {"status/reconciledAt": "2026-01-01T10:00:03Z"}
 UNTAKEN: dict[str, Any] = {
     "operation": {"info": INFO},
@@ -213,6 +216,20 @@ CONTROLLER = [
         "EngineSuspended",
         BLOCKED,
     ),
+    case(
+        "a window closes over a sync that has begun",
+        state(phase="Running", message=BLOCKED, syncResult=BEGUN),
+        90,
+        "waiting",
+        BLOCKED,
+    ),
+    case(
+        "a window holds the operation, which bears results of an older one",
+        state(phase="Running", message=BLOCKED, syncResult={**BEGUN, "revision": OLD}),
+        11,
+        "EngineSuspended",
+        BLOCKED,
+    ),
     case("a hook runs for 90 minutes", state(phase="Running", message="waiting for hook"), 90, "waiting"),
     case(
         "out of sync for 90 minutes names what differs",
@@ -257,6 +274,34 @@ def test_a_drift_check_has_no_beginning_of_its_own(changes: dict[str, Any], foun
     if "status/reconciledAt" not in changes:
         made["status"]["reconciledAt"] = stamp(-1)
     assert readiness(made, WANTED, None, SINCE).state == found
+
+
+@pytest.mark.parametrize(
+    ("compared", "at", "found", "refresh"),
+    [
+        (-9, 0.5, "ready", None),
+        (-11, 0.5, "waiting", None),
+        (-11, 2, "waiting", "normal"),
+        (-11, 11, "EngineSuspended", None),
+        (1, 2, "ready", None),
+        (None, 0.5, "waiting", None),
+    ],
+)
+def test_an_unchanged_release_is_not_ready_by_a_look_from_long_ago(
+    compared: float | None, at: float, found: str, refresh: str | None
+) -> None:
+    """Its step asks for nothing, so a controller that is gone would leave it ready for ever."""
+    times = {"status/operationState": GONE, "status/reconciledAt": stamp(compared) if compared else None}
+    now = SINCE + timedelta(minutes=at)
+    judged = readiness(application(times), WANTED, None, now, since=SINCE)
+    assert (str(judged.reason) if judged.state == "failed" else judged.state) == found, judged
+    assert judged.refresh == refresh
+
+
+def test_who_keeps_the_controller_away_is_named() -> None:
+    made = application({**UNTAKEN, **annotated(**{SKIP: "true"})})
+    judged = readiness(made, WANTED, REQUEST, SINCE + timedelta(minutes=11), since=SINCE)
+    assert judged.message.endswith(f"Its annotation {SKIP} keeps the controller away")
 
 
 def test_graces_are_told(now: datetime = SINCE + timedelta(seconds=30)) -> None:

@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfoNotFoundError
 
 import pytest
+from aicr_pipeline.decide import sync_windows
 from aicr_pipeline.decide.sync_windows import denial
 
 #: A Wednesday.
@@ -43,6 +45,11 @@ def window(schedule: str, duration: str = "1h", kind: str = "deny", **more: Any)
         ("0 22 7 * *", "1h", True),
         ("0 22 8 * *", "1h", False),
         ("0 22 8 * wed", "1h", True),
+        ("0 22 */2 * mon", "1h", True),
+        ("0 22 */1 * mon", "1h", False),
+        ("0 22 7 * */2", "1h", True),
+        ("0 22 8 * */2", "1h", False),
+        ("0 22 8,* * mon", "1h", False),
         ("0 22 7 feb *", "1h", False),
         ("0 22 7 JAN ?", "1h", True),
         ("@daily", "23h", True),
@@ -62,6 +69,31 @@ def test_windows_have_time_zones() -> None:
     assert denied(window("30 17 * * *", "5m", timeZone="America/New_York"))
     assert not denied(window("30 22 * * *", "5m", timeZone="America/New_York"))
     assert not denied(window("30 22 * * *", "5m", timeZone="Nowhere/AtAll"))
+
+
+@pytest.mark.parametrize("kind", ["deny", "allow"])
+@pytest.mark.parametrize(
+    "broken",
+    [{"schedule": "0 25 * * *"}, {"duration": "soon"}, {"timeZone": "Nowhere/AtAll"}],
+    ids=["schedule", "duration", "zone"],
+)
+def test_a_window_that_cannot_be_read_denies_nothing(kind: str, broken: dict[str, str]) -> None:
+    """An allow window that nobody can read would hold every step until the rollout's deadline."""
+    assert not denied({**window("0 22 * * *", kind=kind), **broken})
+    assert denied({**window("0 22 * * *", kind=kind), **broken}, window("0 3 * * *", kind="allow"))
+
+
+def test_utc_takes_no_database_of_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one each window would count as unreadable: a freeze would hold nothing."""
+
+    def none(name: str) -> None:
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(sync_windows, "ZoneInfo", none)
+    assert denied(window("0 22 * * *"))
+    assert denied(window("0 22 * * *", timeZone="UTC"))
+    assert not denied(window("0 22 * * *", kind="allow"))
+    assert not denied(window("30 17 * * *", "5m", timeZone="America/New_York"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from aicr_pipeline.actions.tell_approvers import Ways
 from aicr_pipeline.adapters import jobs
 from aicr_pipeline.clock import after
 from aicr_pipeline.decide.aicr_job import snapshot_job
+from aicr_pipeline.decide.application import PLAN_ANNOTATION, new_application
 from aicr_pipeline.decide.names import job_name
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
@@ -18,7 +19,7 @@ from aicr_pipeline.model.rollout import rollout_key
 
 from local.kube import APPLICATIONS, JOBS
 from tests.functional.actions.support import BEGAN, DEADLINE, INBOX, PLAN, ROLLOUT, Place, step
-from tests.unit.samples import DEPLOYED, IMAGE, plan, refused, release, runtime
+from tests.unit.samples import DEPLOYED, IMAGE, plan, refused, release, runtime, sha
 
 TO = {"toPlan": PLAN.desired_state_digest}
 
@@ -95,6 +96,43 @@ def test_an_assessment_knows_whether_the_last_plan_is_whole(place: Place) -> Non
     found = assessed(place, input={"fromPlan": PLAN.desired_state_digest})
     assert found["approvalNeeded"] is True
     assert {made["action"] for made in found["steps"]} == {"Reconfigure"}
+
+
+@pytest.mark.parametrize(
+    ("change", "came_from"),
+    [
+        ({}, "3.0.0"),
+        ({"status": {"sync": {"status": "OutOfSync"}}}, "1.0.0"),
+        ({"status": {"sync": {"revision": PLAN.desired_state.releases[0].chart.manifest_digest}}}, "1.0.0"),
+        ({"status": {"sync": {"comparedTo": {"source": {"targetRevision": sha("x")}}}}}, "1.0.0"),
+        ({"metadata": {"annotations": {PLAN_ANNOTATION: sha("a plan that nobody has")}}}, "1.0.0"),
+        ({"metadata": {"annotations": {PLAN_ANNOTATION: None}}}, "1.0.0"),
+    ],
+    ids=["compared and synced", "out of sync", "at another revision", "other source", "no plan", "no word"],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_rollout_that_ended_half_way_installed_is_where_the_next_one_starts(
+    place: Place, change: dict[str, Any], came_from: str, whole: bool
+) -> None:
+    """It is judged as an upgrade from there: going back to the active plan would be no transition at all."""
+    half = place.put_plan(plan(release("gpu-operator", "3.0.0"), release("added")))
+    place.start_rollout(PLAN, before=PLAN, from_is_whole=whole)
+    fresh(place)
+    for made in half.desired_state.releases:
+        body = new_application(made, place.config, half.desired_state_digest, "x")
+        del body["operation"]
+        compared = {part: body["spec"][part] for part in ("source", "destination")}
+        revision = made.chart.manifest_digest
+        body["status"] = {"sync": {"status": "Synced", "revision": revision, "comparedTo": compared}}
+        place.store.create(APPLICATIONS, body, namespace="argocd")
+    place.set_application("gpu-operator", change)
+    assessed(place, input={"fromPlan": PLAN.desired_state_digest})
+    report = place.ledger.get_json(rollout_key(ROLLOUT, "report"))
+    first, second = report["steps"]
+    assert first["fromVersion"] == ("1.0.0" if whole else came_from)
+    assert first["action"] == ("Unchanged" if whole else "Upgrade" if came_from == "3.0.0" else "Reconfigure")
+    assert second["fromVersion"] == "1.0.0"
+    assert report.get("removed", []) == ([] if whole else ["added"])
 
 
 def test_a_rollout_that_is_over_is_not_assessed(place: Place) -> None:

@@ -5,6 +5,7 @@ The actions are the real ones, on moto's table and a ledger in memory. Each may 
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from aicr_pipeline.actions.start_rollout import start_rollout
 from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import is_over, load_outcome, load_rollout
 from aicr_pipeline.clock import rfc3339
 from botocore.exceptions import ClientError
@@ -59,6 +60,20 @@ class Dying:
         return made
 
 
+class Wish:
+    """The inbox's S3: a runtime that is there, paused or not."""
+
+    def __init__(self) -> None:
+        self.paused = False
+
+    def head_object(self, Bucket: str, Key: str) -> dict[str, Any]:
+        return {"VersionId": "v1"}
+
+    def get_object(self, Bucket: str, Key: str, VersionId: str) -> dict[str, Any]:
+        body = json.dumps({"spec": {"paused": self.paused}}).encode()
+        return {"ContentLength": len(body), "Body": io.BytesIO(body)}
+
+
 class DeadError(Exception):
     """The function's process is gone."""
 
@@ -87,6 +102,8 @@ class Life(RuleBasedStateMachine):
         self.config = config()
         self.events, self.topics, self.sfn = Events(), Topics(), StepFunctions()
         self.ledger = Ledger(Dying(Objects(), self), "ledger")
+        self.runtime = Wish()
+        self.inbox = Inbox(Dying(self.runtime, self), "inbox")
         self.table = Coordination(Dying(dynamodb, self), TABLE)
         self.executions = Executions(Dying(self.sfn, self), f"{MACHINE}:live")
         self.bus = Bus(Dying(self.events, self), "default", "demo")
@@ -109,6 +126,10 @@ class Life(RuleBasedStateMachine):
     def wish(self, number: int, dies: int, done: bool) -> None:
         self._wish(number)
         self._start(self.put[-1], dies, done)
+
+    @rule(paused=st.booleans())
+    def the_runtime_is_paused_or_goes_on(self, paused: bool) -> None:
+        self.runtime.paused = paused
 
     @rule(which=st.integers(0, 30), dies=st.integers(0, 25), done=st.booleans())
     def an_event_comes_again(self, which: int, dies: int, done: bool) -> None:
@@ -177,13 +198,17 @@ class Life(RuleBasedStateMachine):
     def _start(self, event: dict[str, Any], dies: int = 0, done: bool = True) -> bool:
         """One delivery, and what the bus got of it; False when the function died."""
         self.countdown, self.is_done_before = dies, done
+        before = set(self.sfn.executions)
         try:
-            start_rollout(event, self.config, self.ledger, self.table, self.executions, lambda: self.now)
+            start_rollout(
+                event, self.config, self.ledger, self.inbox, self.table, self.executions, lambda: self.now
+            )
         except (DeadError, ClientError):
             return False
         finally:
             self.countdown = 0
             self._collect()
+            assert not self.runtime.paused or set(self.sfn.executions) == before
         return True
 
     def _record(self, name: str, dies: int, done: bool, good: bool) -> bool:
@@ -232,6 +257,7 @@ class Life(RuleBasedStateMachine):
             if status == "RUNNING":
                 self.sfn.executions[name] = "ABORTED"
         self.now += timedelta(minutes=1)
+        self.runtime.paused = False
         self._wish(2)
         before = set(self.sfn.executions)
         assert self._start(self.put[-1])

@@ -195,8 +195,55 @@ def test_at_the_deadline_what_has_not_begun_is_taken_back(place: Place, found: A
     place.set_application(RELEASE.name, {"status": alive})
     answer = look(place, after=6 * 60)
     assert answer is not None
-    assert answer["error"] == ("EngineSuspended" if found and BLOCKED in str(found) else "RolloutExpired")
+    assert answer["error"] == "RolloutExpired"
     assert ("operation" in place.application(RELEASE.name)) is kept
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        (None, False),
+        (state(phase="Running", message=BLOCKED, syncResult={}), False),
+        (state(phase="Running", message="waiting for hook"), True),
+        (state(phase="Running", message=BLOCKED, syncResult={"resources": [{"kind": "Job"}]}), True),
+    ],
+    ids=["not taken up", "held since its beginning", "a hook runs", "a window closed over it"],
+)
+def test_what_a_rollout_that_gave_way_has_not_begun_is_taken_back(
+    place: Place, found: Any, kept: bool
+) -> None:
+    """Its execution stopped, and a newer wish took its place: no gate stands before this operation."""
+    install(place)
+    place.set_application(RELEASE.name, {"status": {"reconciledAt": stamp(0), "operationState": found}})
+    place.end_rollout()
+    answer = look(place)
+    assert answer is not None
+    assert answer["error"] == "RolloutSuperseded"
+    assert ("operation" in place.application(RELEASE.name)) is kept
+
+
+def test_of_a_rollout_that_gave_way_somebody_elses_operation_stays(place: Place) -> None:
+    install(place)
+    place.set_application(RELEASE.name, {"operation": {"info": None, "initiatedBy": {"username": "sam"}}})
+    place.end_rollout()
+    look(place)
+    assert place.application(RELEASE.name)["operation"]["initiatedBy"] == {"username": "sam"}
+
+
+def test_what_cannot_be_taken_back_now_is_taken_back_by_a_later_look(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(place)
+    place.end_rollout()
+
+    def conflict(*_: Any) -> Any:
+        raise ObjectConflictError("applications/gpu-operator")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place.argocd, "change_application", conflict)
+        assert look(place) is None
+    assert look(place, after=1) is not None
+    assert "operation" not in place.application(RELEASE.name)
 
 
 def test_an_operation_that_is_taken_up_meanwhile_is_not_taken_back(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from aicr_pipeline.actions import sweep_waiters
 from aicr_pipeline.actions.look_at_waiters import overdue
+from aicr_pipeline.adapters.cluster import UnexpectedAnswerError
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.errors import TransientError
 from aicr_pipeline.model.reasons import Reason
@@ -36,6 +37,10 @@ def expected(kind: str, words: str) -> dict[str, Any]:
     ("error", "words"),
     [
         (UNREACHABLE, "The cluster is gone."),
+        (
+            UnexpectedAnswerError("The cluster answers 422: a policy says no."),
+            "The cluster answers 422: a policy says no",
+        ),
         (RuntimeError("a secret of ours"), "looking at it failed with RuntimeError"),
         (KeyError("a secret of ours"), "looking at it failed with KeyError"),
     ],

@@ -108,8 +108,8 @@ def end(place: Place, number: int, outcome: str = "Failed") -> None:
 def begin(place: Place, run: str) -> str:
     place.submit()
     done = start_rollout(
-        place.want(PLAN, run=run), place.config, place.ledger, place.coordination, place.executions,
-        place.clock,
+        place.want(PLAN, run=run), place.config, place.ledger, place.inbox, place.coordination,
+        place.executions, place.clock,
     )  # fmt: skip
     assert done["started"], done
     return str(done["execution"])

@@ -30,7 +30,9 @@ def name(made: Plan, number: int = 1) -> str:
 
 
 def start(place: Place, event: dict[str, Any]) -> dict[str, Any]:
-    return start_rollout(event, place.config, place.ledger, place.coordination, place.executions, place.clock)
+    return start_rollout(
+        event, place.config, place.ledger, place.inbox, place.coordination, place.executions, place.clock
+    )
 
 
 def ended(made: Plan, number: int = 1) -> dict[str, Any]:
@@ -153,6 +155,30 @@ def test_a_plan_waits_for_the_active_rollout_and_then_comes(place: Place) -> Non
     assert start(place, ended(PLAN)) == {"started": True, "execution": name(NEWER)}
     assert place.sfn.inputs[name(NEWER)]["fromPlan"] == PLAN.desired_state_digest
     assert place.coordination.lock_holder() == name(NEWER)
+
+
+def test_nothing_new_is_rolled_out_while_the_runtime_is_paused(place: Place) -> None:
+    """A plan from before the pause waited for the end of a rollout; whoever ends the pause submits again."""
+    start(place, place.want(PLAN))
+    start(place, place.want(NEWER, run="run-2"))
+    place.submit(paused=True)
+    end(place, PLAN, "Succeeded")
+    assert start(place, ended(PLAN)) == {"started": False, "because": "the runtime is paused"}
+    assert list(place.sfn.executions) == [name(PLAN)]
+    assert place.coordination.lock_holder() is None
+    place.submit()
+    assert start(place, place.want(NEWER, run="run-3")) == {"started": True, "execution": name(NEWER)}
+
+
+@pytest.mark.parametrize("status", ["FAILED", "ABORTED"])
+def test_a_pause_supersedes_nothing(place: Place, status: str) -> None:
+    """What stalled can still be redriven: no newer rollout takes its place before the pause is over."""
+    start(place, place.want(PLAN))
+    place.sfn.executions[name(PLAN)] = status
+    place.submit(paused=True)
+    assert start(place, place.want(NEWER, run="run-2"))["started"] is False
+    assert place.ledger.get(rollout_key(name(PLAN), "outcome")) is None
+    assert place.coordination.lock_holder() == name(PLAN)
 
 
 def test_a_plan_that_was_replaced_while_it_waited_never_runs(place: Place) -> None:

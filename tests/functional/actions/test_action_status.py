@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from aicr_pipeline.actions.record_resolve import record_resolve
 from aicr_pipeline.actions.record_stall import record_stall
-from aicr_pipeline.actions.update_status import Sources, update_status
+from aicr_pipeline.actions.start_rollout import start_rollout
+from aicr_pipeline.actions.update_status import Sources, see, update_status
+from aicr_pipeline.adapters.rollouts import load_rollout
 from aicr_pipeline.adapters.statuses import read_status
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.aicr_job import RUN_LABEL
-from aicr_pipeline.decide.application import AUTOMATED, new_application
+from aicr_pipeline.decide.application import AUTOMATED, MANAGED_BY, MANAGED_BY_LABEL, SKIP, new_application
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.subscriptions import Subscription
 from aicr_pipeline.model.reasons import Reason
@@ -267,6 +269,23 @@ def test_the_messages_that_people_know(place: Place, look: Looks) -> None:
     ]
 
 
+@pytest.mark.parametrize("where", ["before the first step", "step 2 in flight", "validation"])
+def test_an_approval_that_ran_out_is_not_waited_for(place: Place, look: Looks, where: str) -> None:
+    """No further step begins; what is in flight goes on, and so does the validation."""
+    resolved(place)
+    place.approve(place.put_rollout(PLAN), expiresAt=rfc3339(place.now + timedelta(hours=1)))
+    said = f"rollout {ROLLOUT}: step 1/2 gpu-operator (Install)"
+    if where == "step 2 in flight":
+        begun(place, 1, 2, ready=1)
+        said = f"rollout {ROLLOUT}: step 2/2 kai-scheduler (Install)"
+    if where == "validation":
+        begun(place, 1, 2, ready=2)
+        said = f"rollout {ROLLOUT}: deployment validation run about to start"
+    place.later(2 * 3600)
+    found = look.ready
+    assert (told(found), found.message) == (("False", "RollingOut"), said)
+
+
 def test_a_pause_in_the_middle(place: Place, look: Looks) -> None:
     resolved(place)
     place.approve(place.put_rollout(PLAN))
@@ -460,7 +479,24 @@ def test_no_progress_of_reconciled_at_suspends_the_engine(well: Place, look: Loo
     assert told(found) == ("False", "EngineSuspended")
     assert "reconciled none of 2 Applications since 2026-01-01T12:00:00Z" in found.message
     well.set_application("gpu-operator", {"status": {"reconciledAt": rfc3339(well.now)}})
+    found = look.ready
+    assert told(found) == ("False", "NotReady"), "a shard of the controller that is down is not the whole"
+    assert found.message == "kai-scheduler: Argo CD has not compared it since 2026-01-01T12:00:00Z"
+    well.set_application("kai-scheduler", {"status": {"reconciledAt": rfc3339(well.now)}})
     assert told(look.ready) == ("True", "RolledOut")
+
+
+@pytest.mark.parametrize(
+    ("value", "skipped"), [("true", True), ("1", True), ("false", False), ("yes", False)]
+)
+def test_what_argo_cd_is_told_to_leave_alone_is_not_ready_by_what_it_said_before(
+    well: Place, look: Looks, value: str, skipped: bool
+) -> None:
+    well.set_application("kai-scheduler", {"metadata": {"annotations": {SKIP: value}}})
+    found = look.ready
+    assert found.status == str(not skipped)
+    if skipped:
+        assert found.message == f"kai-scheduler: Argo CD leaves it alone, by its annotation {SKIP}"
 
 
 def test_a_cluster_that_cannot_be_asked_is_unknown(well: Place, look: Looks) -> None:
@@ -502,6 +538,28 @@ def test_an_application_that_lost_its_label_is_drift(well: Place, look: Looks) -
     assert "is not the pipeline's any more" in found.message
 
 
+def test_other_peoples_applications_are_not_kept_in_memory(well: Place) -> None:
+    """Argo CD may have thousands of them, each as large as a plan."""
+    spec = {"project": "default", "destination": {}, "source": {"repoURL": "https://example.com/x"}}
+    well.store.create(APPLICATIONS, {"metadata": {"name": "theirs"}, "spec": spec}, namespace="argocd")
+    well.store.create(
+        APPLICATIONS,
+        {"metadata": {"name": "ours-before", "labels": {MANAGED_BY_LABEL: MANAGED_BY}}, "spec": spec},
+        namespace="argocd",
+    )
+    well.set_application("kai-scheduler", {"metadata": {"labels": None}})
+    well.notifier.subscriptions = lambda _: [_CONFIRMED]  # type: ignore[method-assign]
+    sources = Sources(
+        well.config, well.ledger, well.inbox, well.cluster, well.argocd, well.notifier,
+        lambda _: "absent", lambda _: "absent",
+    )  # fmt: skip
+    assert set(see(sources, well.clock).engine.applications) == {
+        "gpu-operator",
+        "kai-scheduler",
+        "ours-before",
+    }
+
+
 def test_self_heal_is_no_drift(well: Place, look: Looks) -> None:
     operation = {"initiatedBy": {"automated": True}, "sync": {"revision": sha("x")}}
     out = {"sync": {"status": "OutOfSync"}, "operationState": {"phase": "Running", "operation": operation}}
@@ -512,6 +570,61 @@ def test_self_heal_is_no_drift(well: Place, look: Looks) -> None:
     by_hand = {"operation": {"initiatedBy": {"automated": None, "username": "sam"}}}
     well.set_application("kai-scheduler", {"status": {"operationState": by_hand}})
     assert told(look.ready) == ("False", "NotReady")
+
+
+@pytest.mark.parametrize(("minutes", "ready"), [(15, "True"), (16, "False")])
+def test_a_repair_that_does_not_end_repairs_nothing(
+    well: Place, look: Looks, minutes: int, ready: str
+) -> None:
+    """A sync waits for its waves and hooks without an end: an image that cannot be pulled, say."""
+    operation = {"initiatedBy": {"automated": True}, "sync": {"revision": sha("x")}}
+    running = {"phase": "Running", "message": "waiting for healthy state of apps/DaemonSet/driver"}
+    running |= {"operation": operation, "startedAt": "2026-01-01T12:00:00Z"}
+    out = {"sync": {"status": "OutOfSync"}, "operationState": running}
+    well.set_application("kai-scheduler", {"status": out})
+    well.later(60 * minutes)
+    found = look.ready
+    assert found.status == ready
+    if ready == "False":
+        assert told(found) == ("False", "NotReady")
+        assert found.message == (
+            "kai-scheduler: sync is running: waiting for healthy state of apps/DaemonSet/driver (Argo CD has "
+            "tried to repair it since 2026-01-01T12:00:00.000Z)"
+        )
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"registry.repository": "oci://moved.example/aicr/demo"},
+        {"engine.project": "other"},
+        {"engine.destination": "https://other.example"},
+    ],
+    ids=["registry", "project", "destination"],
+)
+def test_applications_that_the_configuration_left_behind_are_drift(
+    well: Place, look: Looks, setting: dict[str, str]
+) -> None:
+    """The plan stays the same, so only drift makes it news: its rollout writes every Application anew."""
+    well.config = config(**setting)
+    if "engine.project" in setting:
+        well.store.create(APP_PROJECTS, {"metadata": {"name": "other"}, "spec": {}}, namespace="argocd")
+        well.argocd._engine = well.config.engine
+    found = look.ready
+    assert told(found) == ("False", "InventoryDrift")
+    assert "gpu-operator: its Application has another registry, project, destination" in found.message
+    event = well.want(PLAN, run="run-2")
+    done = start_rollout(
+        event, well.config, well.ledger, well.inbox, well.coordination, well.executions, well.clock
+    )
+    assert done["started"], "submitted again it is rolled out again"
+    assert load_rollout(well.ledger, done["execution"]).from_is_whole is False
+
+
+def test_a_helm_option_that_somebody_added_is_drift(well: Place, look: Looks) -> None:
+    added = {"parameters": [{"name": "driver.enabled", "value": "false"}]}
+    well.set_application("gpu-operator", {"spec": {"source": {"helm": added}}})
+    assert told(look.ready) == ("False", "InventoryDrift")
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])
@@ -715,6 +828,32 @@ def test_a_slow_look_does_not_take_the_place_of_a_later_one(
     assert told(later[0].condition(ConditionType.Ready)) == ("True", "RolledOut")
     assert look.said == {"ready": "True", "reason": "RolledOut", "changed": [], "told": False}
     assert well.events.details("Status Changed") == []
+
+
+def test_a_slow_look_that_writes_last_does_not_either(
+    well: Place, look: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both had read what was kept before either wrote."""
+    degrade(well)
+    fact = well.coordination.fact
+    later: list[Status] = []
+
+    def slow(name: str) -> Any:
+        found = fact(name)
+        if not later and name == "status":
+            monkeypatch.setattr(well.coordination, "fact", fact)
+            degrade(well, "Healthy")
+            well.later(5)
+            later.append(look())
+        return found
+
+    first = look()
+    well.later(60)
+    monkeypatch.setattr(well.coordination, "fact", slow)
+    assert look() == later[0] != first
+    assert look.said["ready"] == "True"
+    put = [(one["type"], one["status"]) for one in well.events.details("Status Changed")]
+    assert put[-1] == ("Ready", "True"), "who listens has heard last what is kept"
 
 
 # People

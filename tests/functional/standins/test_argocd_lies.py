@@ -298,6 +298,33 @@ def test_what_argo_cd_compares_unasked_it_keeps_quiet_about(bench: Bench, regist
     assert "no such host" in bench.look(waiter).message
 
 
+def test_a_spec_that_was_refused_before_is_not_held_against_ours(bench: Bench, registry: Registry) -> None:
+    """The project allows what the new plan asks for, and not what the old one did: a registry that moved."""
+    first, second = digest_of(registry), digest_of(registry, "1.1.0")
+    assert bench.follow(bench.apply(first)).last.state == "ready"
+    source = {"repoURL": "oci://moved.example/charts/demo"}
+    bench.adapter.change_application("demo", {"spec": {"source": source, "syncPolicy": {"automated": None}}})
+    for _ in range(500):
+        if bench.app()["status"].get("conditions"):
+            break
+        time.sleep(0.02)
+    assert "is not permitted in project" in str(bench.app()["status"]["conditions"])
+    seen = bench.follow(bench.apply(second, index=2))
+    assert seen.last.state == "ready", seen.last
+    assert bench.truly_ready()
+
+
+def test_a_window_that_closes_over_a_sync_is_waited_for_longer_than_the_grace(
+    bench: Bench, registry: Registry
+) -> None:
+    bench.graces = Graces(suspended=timedelta(seconds=1))
+    bench.argocd.scenario = Scenario({"demo": Fault(blocked=True, half=True, seconds=2.5)})
+    seen = bench.follow(bench.apply(digest_of(registry)))
+    assert seen.last.state == "ready", seen.last
+    assert any("blocked by sync window" in verdict.message for verdict in seen.verdicts)
+    assert bench.truly_ready()
+
+
 def test_automated_sync_that_was_faster_is_waited_for(bench: Bench, registry: Registry) -> None:
     """Self-heal is on between rollouts: its operation may be under way when a step comes to write."""
     first, second = digest_of(registry), digest_of(registry, "1.1.0")

@@ -1,6 +1,7 @@
 """One look at a release that is waited for: what it has come to, and what Argo CD is asked meanwhile."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -48,6 +49,26 @@ def look_at_application(waiter: Waiter, argocd: ArgoCd, now: datetime, graces: G
         except (ObjectConflictError, ObjectMissingError):
             continue  # it is another one by now
         return found
+    raise TransientError(Reason.Conflict, f"Application {name} is being written by somebody else.")
+
+
+def take_back(waiter: Waiter, argocd: ArgoCd) -> None:
+    """Take back the operation of a step that nobody waits for any more, unless it may have changed something.
+
+    Raises
+    ------
+    TransientError
+        ``Conflict``, as above.
+    """
+    name, request = str(waiter.wanted["release"]), waiter.wanted["requestId"]
+    for _ in range(_CONFLICTS):
+        application = argocd.application(name) if request is not None else None
+        back = withdrawal(application, request) if application is not None and is_ours(application) else None
+        if back is None:
+            return
+        with suppress(ObjectConflictError, ObjectMissingError):  # it is another one by now
+            argocd.change_application(name, back)
+            return
     raise TransientError(Reason.Conflict, f"Application {name} is being written by somebody else.")
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.actions.announce_plan import TARGET
-from aicr_pipeline.actions.look_at_application import look_at_application
+from aicr_pipeline.actions.look_at_application import look_at_application, take_back
 from aicr_pipeline.actions.look_at_hold import look_at_hold
 from aicr_pipeline.actions.look_at_validators import note_validators, validators_end
 from aicr_pipeline.actions.validation_record import keep_attempt
@@ -18,7 +18,14 @@ from aicr_pipeline.adapters.argocd import ArgoCd
 from aicr_pipeline.adapters.cluster import Cluster, Json
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
-from aicr_pipeline.adapters.rollouts import load_request, load_rollout, refuse_revoked, standing_decision
+from aicr_pipeline.adapters.rollouts import (
+    is_over,
+    load_request,
+    load_rollout,
+    refuse_over,
+    refuse_revoked,
+    standing_decision,
+)
 from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.clock import Clock, parse_time
 from aicr_pipeline.decide.approval import check_decision
@@ -67,7 +74,17 @@ def look(waiter: Waiter, world: World) -> Answer | None:
         ``{"output": {...}}`` for success. ``{"error": reason, "cause": sentence}`` for a release: it
         fails the item of the Map, which is caught by the reason's name. Elsewhere a domain end is an
         output ``{"outcome": {...}}`` for the Choice that follows.
+
+    Raises
+    ------
+    PipelineError
+        What ends the wait; ``RolloutSuperseded`` for what a rollout left that stalled and gave way.
     """
+    rollout = waiter.wanted.get("rollout")
+    if rollout is not None and is_over(world.ledger, str(rollout)):
+        if waiter.kind == "application":
+            take_back(waiter, world.argocd())
+        refuse_over(world.ledger, str(rollout))
     return _LOOKS[waiter.kind](waiter, world)
 
 

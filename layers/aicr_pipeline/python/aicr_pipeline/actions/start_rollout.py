@@ -10,7 +10,7 @@ from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.actions.record_stall import STALLED
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
-from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.ledger import Inbox, Ledger
 from aicr_pipeline.adapters.rollouts import (
     ActivePlan,
     active_plan,
@@ -24,6 +24,7 @@ from aicr_pipeline.adapters.rollouts import (
     standing_decision,
     without_end,
 )
+from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.adapters.statuses import is_drifted
 from aicr_pipeline.adapters.submissions import submitter_of
 from aicr_pipeline.clock import Clock, after, parse_time, rfc3339
@@ -48,6 +49,7 @@ def start_rollout(
     event: Mapping[str, Any],
     config: ClusterConfig,
     ledger: Ledger,
+    inbox: Inbox,
     coordination: Coordination,
     executions: Executions,
     clock: Clock,
@@ -71,6 +73,10 @@ def start_rollout(
         return {"started": False, "because": "the rollout that ended was for this plan"}
     if event.get("detail-type") == STALLED and not _leaves_room(detail, ledger, plan):
         return {"started": False, "because": "what stalled may be redriven, and nothing newer is wanted"}
+    if standing_wish(inbox).paused:
+        # A plan from before the pause waited for the end of a rollout. Whoever ends the pause submits, and
+        # that is resolved anew.
+        return {"started": False, "because": "the runtime is paused"}
     active = _active(ledger, coordination, plan)
     if active.digest == plan and active.is_whole:
         return {"started": False, "because": "the plan is active already"}

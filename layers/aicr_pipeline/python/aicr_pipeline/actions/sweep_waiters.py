@@ -21,7 +21,6 @@ from aicr_pipeline.actions.look_at_waiters import Answer, World, look, overdue, 
 from aicr_pipeline.adapters.aws import error_code
 from aicr_pipeline.adapters.cluster import UnexpectedAnswerError
 from aicr_pipeline.adapters.coordination import Waiter
-from aicr_pipeline.adapters.rollouts import refuse_over
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.ending import caught
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -214,17 +213,16 @@ class Sweep:
             self.oldest[waiter.kind] = max(age, self.oldest.get(waiter.kind, 0.0))
 
     def _look(self, waiter: Waiter, world: World) -> Answer | None:
-        rollout = waiter.wanted.get("rollout")
         try:
-            if rollout is not None:
-                # Nobody waits for what a rollout left that stalled and gave way.
-                refuse_over(world.ledger, str(rollout))
             return look(waiter, world)
         except TransientError as error:
             self._report(str(error), waiter)
             return overdue(waiter, self._world.clock(), error.message)
         except PipelineError as error:
             return refused(waiter, error)
+        except UnexpectedAnswerError as error:  # the cluster's own words: an admission policy's, say
+            self._report(str(error), waiter)
+            return overdue(waiter, self._world.clock(), str(error).rstrip("."))
         except Exception as error:  # noqa: BLE001 - the outermost place: one waiter must not hold up all others
             words = f"looking at it failed with {type(error).__name__}"
             self._report(words, waiter)

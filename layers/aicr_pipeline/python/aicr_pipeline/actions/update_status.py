@@ -26,6 +26,7 @@ from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.adapters.statuses import keep_status, read_status
 from aicr_pipeline.clock import Clock, parse_time, rfc3339
 from aicr_pipeline.decide.aicr_job import VALIDATION_NAMESPACE
+from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.gate import EngineSeen
 from aicr_pipeline.decide.names import execution_name
 from aicr_pipeline.decide.status import (
@@ -97,7 +98,11 @@ def update_status(
     # First: an event that comes twice harms nobody, one that never comes does.
     for was, now in pairs:
         bus.announce(STATUS_CHANGED, _change(was, now))
-    keep_status(coordination, status)
+    kept = keep_status(coordination, status)
+    if kept is not status:  # the same, but it took its place while this one was announced
+        for was, now in changes(status, kept):
+            bus.announce(STATUS_CHANGED, _change(was, now))
+        return _said(kept, [], told=False)
     ready = status.condition(ConditionType.Ready)
     measure(READY, int(ready.status == "True"))
     measure(UNWELL, int(trouble(status) is not None))
@@ -118,6 +123,7 @@ def see(sources: Sources, clock: Clock) -> Seen:
     """Everything a status is made from: ledger, inbox, cluster and topics, never the coordination table."""
     now = clock()  # what is seen is not older
     config, ledger, wish = sources.config, sources.ledger, standing_wish(sources.inbox)
+    active = _active(ledger)
     rollout, damage = None, None
     try:
         rollout = _rollout(sources, now)
@@ -130,8 +136,8 @@ def see(sources: Sources, clock: Clock) -> Seen:
         known=next(iter(ledger.keys("resolves/")), None) is not None,
         resolve=_resolve(sources, wish),
         rollout=rollout,
-        active=_active(ledger),
-        engine=_engine(sources.argocd),
+        active=active,
+        engine=_engine(sources.argocd, active),
         people=[
             reachability(approver, sources.notifier.subscriptions(approver.name))
             for approver in config.approvals.approvers
@@ -163,12 +169,18 @@ def _change(was: Condition, now: Condition) -> dict[str, Any]:
     }
 
 
-def _engine(argocd: ArgoCd) -> EngineLook:
+def _engine(argocd: ArgoCd, active: ActiveSeen) -> EngineLook:
+    """Argo CD, and the Applications that are ours or were: it may have thousands of others."""
+    names = {release.name for release in active.plan.desired_state.releases} if active.plan else set()
     try:
         if not argocd.is_installed():
             return EngineLook(EngineSeen(False, None))
         seen = EngineSeen(True, argocd.project(), list(argocd.controllers()))
-        found = {str(item["metadata"]["name"]): item for item in argocd.applications()}
+        found = {
+            name: item
+            for item in argocd.applications()
+            if (name := str(item["metadata"]["name"])) in names or is_ours(item)
+        }
     except PipelineError as error:
         return EngineLook(problem=error)
     return EngineLook(seen, found)

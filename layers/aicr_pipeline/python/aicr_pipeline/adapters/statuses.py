@@ -1,6 +1,9 @@
 """The status as the coordination table keeps it, and the wish for a fresh one."""
 
+from typing import Any
+
 from aicr_pipeline.adapters.coordination import Coordination
+from aicr_pipeline.clock import parse_time
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.reasons import Reason
@@ -14,7 +17,10 @@ STATUS_WANTED = "Status Wanted"
 
 def read_status(coordination: Coordination) -> Status | None:
     """The document that was kept last; None when there is none, or it is of another version."""
-    found = coordination.fact(STATUS)
+    return _parsed(coordination.fact(STATUS))
+
+
+def _parsed(found: dict[str, Any] | None) -> Status | None:
     try:
         return None if found is None else parse(Status, found, Reason.PlanUnreadable, "the status")
     except PipelineError:
@@ -27,6 +33,15 @@ def is_drifted(coordination: Coordination) -> bool:
     return status is not None and status.condition(ConditionType.Ready).reason is Reason.InventoryDrift
 
 
-def keep_status(coordination: Coordination, status: Status) -> None:
-    """Put it in place of the one before."""
-    coordination.put_fact(STATUS, status.wire())
+def keep_status(coordination: Coordination, status: Status) -> Status:
+    """Put it in place of an older one; returns the one that stands then.
+
+    Two looks may be at it at once: that of the one which began later stays, whoever comes last.
+    """
+    while True:
+        fact = coordination.fact(STATUS)
+        kept = _parsed(fact)
+        if kept is not None and parse_time(kept.observed_at) > parse_time(status.observed_at):
+            return kept
+        if coordination.change_fact(STATUS, fact, status.wire()):
+            return status

@@ -24,9 +24,13 @@ READY_ANNOTATION = "aicr-pipeline.dev/ready"
 #: When we last asked for a refresh, and for which kind.
 REFRESHED_ANNOTATION = "aicr-pipeline.dev/refreshed"
 REFRESH = "argocd.argoproj.io/refresh"
+#: With it Argo CD's controller leaves an Application alone: its status stays as it was.
+SKIP = "argocd.argoproj.io/skip-reconcile"
 REQUEST_ID = "aicr-pipeline-request-id"
 #: What Argo CD says of an operation that a sync window holds; its phase is Running meanwhile.
 BLOCKED = "Sync operation blocked by sync window"
+#: Conditions that say what is wrong, in the order in which people should hear of them.
+WRONG = ("InvalidSpecError", "ComparisonError", "SyncError", "UnknownError")
 SYNC_OPTIONS = ("ServerSideApply=true",)
 #: Restored once a release is ready, so that Argo CD repairs drift; absent while a step runs, since
 #: the controller would race with our operation.
@@ -93,7 +97,8 @@ def updated_application(
     """The object to PUT over ``current`` (whose resourceVersion it keeps).
 
     A replace and not a merge patch: a merge would keep values that the new plan dropped.
-    ``status.operationState`` goes, or fields of the previous operation leak into the next.
+    ``status.operationState`` goes, or fields of the previous operation leak into the next. So do the
+    conditions that say what was wrong: with one about the spec before, Argo CD would not begin ours.
     """
     updated: dict[str, Any] = {**current, "spec": application_spec(release, config)}
     metadata = dict(current["metadata"])
@@ -108,6 +113,10 @@ def updated_application(
     updated["operation"] = operation(release, request_id)
     status = dict(current.get("status") or {})
     status.pop("operationState", None)
+    if "conditions" in status:
+        status["conditions"] = [
+            found for found in status["conditions"] or [] if found.get("type") not in WRONG
+        ]
     updated["status"] = status
     return updated
 
@@ -116,6 +125,16 @@ def is_ours(application: Mapping[str, Any]) -> bool:
     """Whether the pipeline created it; anything else is never adopted."""
     labels = application.get("metadata", {}).get("labels") or {}
     return labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+
+
+def is_skipped(application: Mapping[str, Any]) -> bool:
+    """Whether somebody had Argo CD leave it alone; the values are those that Go takes for true."""
+    return _annotation(application, SKIP) in ("1", "t", "T", "true", "TRUE", "True")
+
+
+def plan_of(application: Mapping[str, Any]) -> str | None:
+    """The digest of the plan that it was last written for, as it says."""
+    return _annotation(application, PLAN_ANNOTATION) or None
 
 
 def carries(operation_or_state: Mapping[str, Any] | None, request_id: str) -> bool:

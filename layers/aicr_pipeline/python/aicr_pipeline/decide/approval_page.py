@@ -182,10 +182,11 @@ def page_state(records: Records, approver: str, now: datetime) -> PageState:
         if parse_time(decision.expires_at) <= now:
             return PageState.ApprovalExpired
         return PageState.Approved if records.stall is None else PageState.Stalled
+    if records.report is not None and not records.report.approval_needed:
+        # No time to answer runs out; a validation goes on after the deadline, and can be stopped.
+        return PageState.NotNeeded if records.stall is None else PageState.Stalled
     if parse_time(records.rollout.deadline) <= now:
         return PageState.Expired
-    if records.report is not None and not records.report.approval_needed:
-        return PageState.NotNeeded if records.stall is None else PageState.Stalled
     if records.request is None or records.report is None:
         return PageState.Preparing
     if any(approver in approval.by for approval in records.approvals) and not _are_enough(records, now):

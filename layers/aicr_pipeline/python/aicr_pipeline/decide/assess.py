@@ -25,6 +25,8 @@ _WORDS: Mapping[str, str] = {
     "identity-changed": "the release moves: namespace, kind or repository changes",
     "not-comparable": "the two versions cannot be compared",
 }
+#: Of what a record has to say; all else needs a person, and no more than that.
+_STRICTNESS: Mapping[Verdict | None, int] = {Verdict.blocked: 2, Verdict.manual: 1}
 _UNDEFINED_ORIGIN = {
     "verdict": Verdict.unknown,
     "verdict_reason": "undefined-origin",
@@ -33,24 +35,31 @@ _UNDEFINED_ORIGIN = {
 }
 
 
-def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool, from_is_whole: bool) -> Report:
-    """Compare plans, never cluster state, so that the same question has the same answer tomorrow.
+def assess(
+    from_plan: Plan | None,
+    to_plan: Plan,
+    *,
+    always_ask: bool,
+    from_is_whole: bool,
+    installed: Mapping[str, PlannedRelease] | None = None,
+) -> Report:
+    """Compare plans, not the cluster, so that the same question has the same answer tomorrow.
 
     Added and removed components make no transition; a removed component stays installed. Where a later
     rollout ended half-way (``from_is_whole`` is False) nothing is known to be unchanged: every release is
     applied again, its origin is undefined, and a person is asked.
+
+    Parameters
+    ----------
+    installed:
+        Where a rollout ended half-way: releases as Argo CD last compared them, of which a third plan knows.
+        The move from there is judged, too, and the stricter of the two verdicts holds.
     """
     before = {release.name: release for release in from_plan.desired_state.releases} if from_plan else {}
-    changed = {
-        release.component
-        for release in to_plan.desired_state.releases
-        if release.name not in before or _action(before[release.name], release) is not Action.Unchanged
-    }
-    steps = tuple(
-        _step(index, before.get(release.name), release, changed)
-        for index, release in enumerate(to_plan.desired_state.releases, 1)
-    )
-    steps = judged(steps, before, to_plan)
+    found = {} if from_is_whole else installed or {}
+    steps = _assessed(before, to_plan)
+    if found:
+        steps = _stricter(steps, _assessed({**before, **found}, to_plan))
     if not from_is_whole:
         steps = tuple(map(_from_nowhere, steps))
     names = {release.name for release in to_plan.desired_state.releases}
@@ -60,9 +69,35 @@ def assess(from_plan: Plan | None, to_plan: Plan, *, always_ask: bool, from_is_w
         to_plan=to_plan.desired_state_digest,
         validation=to_plan.desired_state.validation,
         steps=steps,
-        removed=tuple(name for name in before if name not in names),
+        removed=tuple(name for name in {**before, **found} if name not in names),
         approval_needed=bool(because),
         approval_because=because,
+    )
+
+
+def _assessed(before: Mapping[str, PlannedRelease], to_plan: Plan) -> tuple[Step, ...]:
+    """The steps from one state of the releases."""
+    changed = {
+        release.component
+        for release in to_plan.desired_state.releases
+        if release.name not in before or _action(before[release.name], release) is not Action.Unchanged
+    }
+    steps = tuple(
+        _step(index, before.get(release.name), release, changed)
+        for index, release in enumerate(to_plan.desired_state.releases, 1)
+    )
+    return judged(steps, before, to_plan)
+
+
+def _stricter(planned: tuple[Step, ...], seen: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Component by component the steps with the stricter verdict: its guidance stands at one of them."""
+
+    def strictness(steps: tuple[Step, ...], component: str) -> int:
+        return max(_STRICTNESS.get(step.verdict, 0) for step in steps if step.component == component)
+
+    return tuple(
+        one if strictness(planned, one.component) > strictness(seen, one.component) else other
+        for one, other in zip(planned, seen, strict=True)
     )
 
 

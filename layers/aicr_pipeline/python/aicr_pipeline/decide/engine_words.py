@@ -72,6 +72,11 @@ def is_blocked(state: Mapping[str, Any]) -> bool:
     return BLOCKED in str(state.get("message") or "")
 
 
+def has_begun(state: Mapping[str, Any], digest: str) -> bool:
+    """Whether the operation has applied something: from then on it has results."""
+    return any(True for _ in _results(state, digest))
+
+
 def short(digest: object) -> str:
     """A digest as people can compare it."""
     return str(digest)[:19] if digest else "no revision"

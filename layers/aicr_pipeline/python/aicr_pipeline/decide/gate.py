@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
-from aicr_pipeline.decide.application import is_applied, is_ours
+from aicr_pipeline.decide.application import SKIP, is_applied, is_ours, is_skipped
 from aicr_pipeline.decide.approval import check_bypass, check_deadline, check_decision, check_revocation
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.inventory import installed_digest, is_installed
@@ -210,13 +210,19 @@ def check_release(
     Raises
     ------
     PipelineError
-        ``ForeignObject``, ``MovedReleaseMissing``, ``InventoryDrift``.
+        ``ForeignObject``, ``EngineSuspended``, ``MovedReleaseMissing``, ``InventoryDrift``.
     """
     name = step.release
     if application is not None and not is_ours(application):
         raise PipelineError(
             Reason.ForeignObject,
             f"Application {name} is not the pipeline's; it never adopts. Remove or rename it; then a fresh "
+            "rollout.",
+        )
+    if application is not None and is_skipped(application):
+        raise PipelineError(
+            Reason.EngineSuspended,
+            f"Argo CD leaves Application {name} alone, by its annotation {SKIP}. Take it off; then a fresh "
             "rollout.",
         )
     if step.action is Action.Unchanged:

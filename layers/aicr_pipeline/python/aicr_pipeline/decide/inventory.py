@@ -22,6 +22,16 @@ def is_installed(application: Mapping[str, Any] | None, release: PlannedRelease)
     return _is(compared or application.get("spec") or {}, release)
 
 
+def is_synced(application: Mapping[str, Any], release: PlannedRelease) -> bool:
+    """Whether what Argo CD last compared is this release, and was found to be what the cluster holds."""
+    sync = (application.get("status") or {}).get("sync") or {}
+    return (
+        sync.get("status") == "Synced"
+        and sync.get("revision") == release.chart.manifest_digest
+        and is_installed(application, release)
+    )
+
+
 def is_asked_for(application: Mapping[str, Any] | None, release: PlannedRelease) -> bool:
     """Whether the Application's spec asks for this release."""
     return application is not None and _is(application.get("spec") or {}, release)

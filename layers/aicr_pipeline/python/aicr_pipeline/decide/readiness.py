@@ -13,8 +13,11 @@ from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide import engine_words as words
 from aicr_pipeline.decide.application import (
     REFRESH,
+    SKIP,
+    WRONG,
     carries,
     done_after_asking,
+    is_skipped,
     last_refresh,
     same_but_nulls,
 )
@@ -22,7 +25,6 @@ from aicr_pipeline.model.config import Engine
 from aicr_pipeline.model.fields import seconds
 from aicr_pipeline.model.reasons import Reason
 
-_ERRORS = ("InvalidSpecError", "ComparisonError", "SyncError", "UnknownError")
 #: Of a grace: only then is a refresh asked for, since most of what is wrong heals by itself.
 _BEFORE_ASKING = 0.1
 _BEFORE_ASKING_AGAIN = 0.2
@@ -136,6 +138,7 @@ class _Judge:
             self._our_operation_was_whole,
             self._no_condition,
             self._compared,
+            self._compared_lately,
             self._synced,
             self._healthy,
         )
@@ -182,6 +185,10 @@ class _Judge:
         what = f"{whose} is running: {said}".rstrip(": ")
         if not words.is_blocked(self._state) or self._request is None or not self._ours:
             return self._waiting(what)
+        if words.has_begun(self._state, self._digest):
+            # Argo CD looks at the windows all through a sync. Nobody knows since when one has held this, and
+            # it cannot be taken back: it goes on when the window is over.
+            return self._waiting(what)
         began = _latest(_time(self._state.get("startedAt")), self._since)
         return self._within(self._graces.suspended, began, what, Reason.EngineSuspended)
 
@@ -210,6 +217,14 @@ class _Judge:
         if all(same_but_nulls(compared.get(part), self._spec.get(part)) for part in parts):
             return None
         return self._controllers_turn("Argo CD has not compared the current spec yet")
+
+    def _compared_lately(self) -> Readiness | None:
+        """Where we ask for nothing only Argo CD's last look tells; one from long ago is of another time."""
+        if self._request is not None or self._since is None:
+            return None
+        if self._reconciled is not None and self._since - self._reconciled <= self._graces.suspended:
+            return None
+        return self._controllers_turn("Argo CD has not compared it for long")
 
     def _synced(self) -> Readiness | None:
         """Synced at the digest, by a comparison that is not from before the last operation."""
@@ -297,8 +312,10 @@ class _Judge:
             return self._waiting(what)
         silent = self._now - last
         if silent > grace:
-            said = (
-                f"{what}, and nothing was reconciled for {words.minutes(silent)}. Is its controller running?"
+            said = f"{what}, and nothing was reconciled for {words.minutes(silent)}. " + (
+                f"Its annotation {SKIP} keeps the controller away"
+                if is_skipped(self._application)
+                else "Is its controller running?"
             )
             return self._failed(f"Argo CD does not reconcile: {said}", Reason.EngineSuspended)
         # A refresh that was missed is asked for again: the write alone makes the controller look.
@@ -314,7 +331,7 @@ class _Judge:
         return since > grace or (at < began + _SECOND and since > grace * _BEFORE_ASKING_AGAIN)
 
     def _condition(self) -> tuple[str, str, datetime | None] | None:
-        for wanted in _ERRORS:
+        for wanted in WRONG:
             for condition in self._status.get("conditions") or []:
                 if condition.get("type") == wanted:
                     at = _time(condition.get("lastTransitionTime"))

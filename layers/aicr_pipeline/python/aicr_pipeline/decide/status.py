@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.clock import parse_time, rfc3339
 from aicr_pipeline.decide.application import is_ours
 from aicr_pipeline.decide.gate import EngineSeen, controllers_stopped
-from aicr_pipeline.decide.inventory import is_asked_for
-from aicr_pipeline.decide.readiness import Graces, readiness
+from aicr_pipeline.decide.release_status import SILENT, release_status
 from aicr_pipeline.decide.resolve_end import PLAN_PAUSED, PLAN_READY, PLAN_UNCHANGED, RESOLVE_STALLED
 from aicr_pipeline.decide.status_rollout import RolloutSeen, rollout_ready, rollout_stalled, stall_words
 from aicr_pipeline.decide.subscriptions import Reachability
 from aicr_pipeline.decide.sync_windows import denial
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.config import ClusterConfig
-from aicr_pipeline.model.plan import Plan, PlannedRelease
+from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import RolloutOutcome
 from aicr_pipeline.model.runtime import Wish
@@ -29,11 +28,8 @@ from aicr_pipeline.model.status import (
     UnreachableApprover,
 )
 
-#: Argo CD compares each Application every two to three minutes. So long without one comparison of any of
-#: ours, and its controller does nothing.
-SILENT = timedelta(minutes=30)
-#: Of a message in the document, and of each release's.
-_MOST, _MOST_OF_RELEASE = 2000, 400
+#: Of a message in the document.
+_MOST = 2000
 _MOST_NAMED = 5
 
 
@@ -242,7 +238,7 @@ def _releases(seen: Seen) -> tuple[ReleaseStatus, ...]:
         return ()
     moving = _moving(seen)
     return tuple(
-        _release(release, look.applications.get(release.name), seen)
+        release_status(release, look.applications.get(release.name), seen.config, seen.now)
         for release in active.plan.desired_state.releases
         if release.name not in moving
     )
@@ -254,39 +250,6 @@ def _moving(seen: Seen) -> set[str]:
     if rollout is None or rollout.outcome is not None or rollout.report is None:
         return set()
     return {step.release for step in rollout.report.steps if step.index <= rollout.started}
-
-
-def _release(release: PlannedRelease, application: Mapping[str, Any] | None, seen: Seen) -> ReleaseStatus:
-    name = release.name
-
-    def said(state: Any, message: str = "") -> ReleaseStatus:
-        return ReleaseStatus(name=name, state=state, message=message[:_MOST_OF_RELEASE])
-
-    if application is None:
-        return said("Drifted", f"{name}: its Application is gone")
-    if not is_ours(application):
-        return said(
-            "Drifted", f"{name}: its Application is not the pipeline's any more; its label was removed"
-        )
-    if not is_asked_for(application, release):
-        return said("Drifted", f"{name}: its Application asks for something else than the active plan")
-    found = readiness(
-        application, release.chart.manifest_digest, None, seen.now, Graces.of(seen.config.engine)
-    )
-    if found.state == "ready":
-        return said("Ready")
-    if heals_itself(application):
-        return said("Healing", f"{name}: Argo CD repairs it")
-    return said("NotReady", found.message)
-
-
-def heals_itself(application: Mapping[str, Any]) -> bool:
-    """Whether an operation that Argo CD started on its own is under way: drift that it repairs is none."""
-    operation = application.get("operation") or {}
-    state = (application.get("status") or {}).get("operationState") or {}
-    if not operation and state.get("phase") in ("Running", "Terminating"):
-        operation = state.get("operation") or {}
-    return bool((operation.get("initiatedBy") or {}).get("automated"))
 
 
 # Ready
@@ -317,7 +280,7 @@ def _not_ready(seen: Seen, engine: Condition, releases: Sequence[ReleaseStatus])
         return seen.damage.reason, seen.damage.message
     rolling = None
     if seen.rollout is not None and seen.rollout.outcome is None:
-        rolling = rollout_ready(seen.rollout, seen.wish, seen.now)
+        rolling = rollout_ready(seen.rollout, seen.wish)
         if seen.rollout.started:
             return rolling
     worst = _worst(releases)

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.acknowledgement import acknowledgement_missing
 from aicr_pipeline.decide.assess import request_digest
 from aicr_pipeline.decide.ending import step_words
@@ -57,7 +55,7 @@ class RolloutSeen:
         return next((step for step in steps if step.index == self.started + 1), None)
 
 
-def rollout_ready(seen: RolloutSeen, wish: Wish, now: datetime) -> tuple[Reason, str]:
+def rollout_ready(seen: RolloutSeen, wish: Wish) -> tuple[Reason, str]:
     """Why the runtime is not ready while this rollout is on."""
     name = seen.name
     stalled = rollout_stalled(seen)
@@ -66,7 +64,8 @@ def rollout_ready(seen: RolloutSeen, wish: Wish, now: datetime) -> tuple[Reason,
     report = seen.report
     if report is None:
         return Reason.RollingOut, f"rollout {name}: the transition is assessed"
-    if report.approval_needed and not _is_approved(seen, now):
+    # One that ran out since begins no further step; what is in flight, and a validation, go on.
+    if report.approval_needed and (seen.decision is None or seen.decision.decision != "Approved"):
         return Reason.AwaitingApproval, f"rollout {name} awaiting approval"
     begun, following = seen.started, seen.next_step
     # Whatever begins next meets the gate; what is in flight goes on until it is ready.
@@ -116,12 +115,6 @@ def stall_words(stall: Mapping[str, Any]) -> str:
     """``FAILED (UnreachableError: what was being done)``, of a record of an execution that stopped."""
     error, said = stall.get("error") or "no error name", stall.get("message")
     return f"{stall.get('status')} ({error}{f': {said}' if said else ''})"
-
-
-def _is_approved(seen: RolloutSeen, now: datetime) -> bool:
-    """Whether the gate will find an approval; it looks closer than this."""
-    decision = seen.decision
-    return decision is not None and decision.decision == "Approved" and parse_time(decision.expires_at) > now
 
 
 def _words(step: Step, report: Report) -> str:

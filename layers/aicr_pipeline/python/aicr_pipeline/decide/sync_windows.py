@@ -6,7 +6,7 @@ Source: pkg/apis/application/v1alpha1/types.go (SyncWindows) at v3.4, and the fi
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -40,14 +40,15 @@ def denial(project: Mapping[str, Any], application: Mapping[str, Any], now: date
     """What denies syncs of ``application`` now, if anything.
 
     An active ``deny`` window does. Where there are ``allow`` windows, the time outside of all of them does.
-    A window that cannot be read denies nothing here: Argo CD says so itself when it syncs.
+    A window that cannot be read denies nothing here, of either kind: Argo CD says so itself when it syncs.
     """
-    windows = [
-        window
-        for window in (project.get("spec") or {}).get("syncWindows") or []
-        if _applies(window, application)
-    ]
-    active = [window for window in windows if _is_active(window, now)]
+    windows, active = [], []
+    for window in (project.get("spec") or {}).get("syncWindows") or []:
+        is_active = _is_active(window, now) if _applies(window, application) else None
+        if is_active is not None:
+            windows.append(window)
+        if is_active:
+            active.append(window)
     denying = [window for window in active if window.get("kind") == "deny"]
     if denying:
         return Denial(_words(denying[0]), not all(window.get("manualSync") for window in denying))
@@ -79,13 +80,14 @@ def _applies(window: Mapping[str, Any], application: Mapping[str, Any]) -> bool:
     return bool(matches) and (all(matches) if window.get("andOperator") else any(matches))
 
 
-def _is_active(window: Mapping[str, Any], now: datetime) -> bool:
+def _is_active(window: Mapping[str, Any], now: datetime) -> bool | None:
+    """None when it cannot be read."""
     try:
-        zone = ZoneInfo(str(window.get("timeZone") or "UTC"))
+        zone = _zone(str(window.get("timeZone") or "UTC"))
         length = _duration(str(window.get("duration", "")))
         fires = _schedule(str(window.get("schedule", "")))
     except (ValueError, ZoneInfoNotFoundError, OSError):
-        return False
+        return None
     here = now.astimezone(zone).replace(tzinfo=None)
     at = here.replace(second=0, microsecond=0)
     while at > here - min(length, _LONGEST):
@@ -93,6 +95,11 @@ def _is_active(window: Mapping[str, Any], now: datetime) -> bool:
             return True
         at -= timedelta(minutes=1)
     return False
+
+
+def _zone(name: str) -> tzinfo:
+    """UTC needs no database of zones, which a small system may lack."""
+    return UTC if name == "UTC" else ZoneInfo(name)
 
 
 def _duration(text: str) -> timedelta:
@@ -130,8 +137,14 @@ def _schedule(text: str) -> _Schedule:
         frozenset(_field(day, 1, 31)),
         frozenset(_field(month, 1, 12, _MONTHS)),
         frozenset(_field(weekday, 0, 6, _DAYS)),
-        day[0] in "*?" or weekday[0] in "*?",
+        _is_open(day) or _is_open(weekday),
     )
+
+
+def _is_open(field: str) -> bool:
+    """Whether a field restricts nothing. One with a step (``*/2``) does."""
+    parts = (part.partition("/") for part in field.split(","))
+    return any(span in ("*", "?") and (not slash or int(step) == 1) for span, slash, step in parts)
 
 
 def _field(text: str, low: int, high: int, names: tuple[str, ...] = ()) -> Iterable[int]:
