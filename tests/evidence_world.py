@@ -18,6 +18,7 @@ from aicr_pipeline.adapters.approvals import approval_record_key
 from aicr_pipeline.adapters.http import Counters, Transport
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
+from aicr_pipeline.adapters.order import place_key
 from aicr_pipeline.adapters.registry import Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.adapters.signer import Signer
@@ -83,6 +84,10 @@ class MemoryS3:
         if Key not in self.objects:
             raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key])}
+
+    def list_objects_v2(self, *, Prefix: str, MaxKeys: int, **_: Any) -> dict[str, Any]:
+        (page,) = self.paginate(Prefix=Prefix)
+        return {"Contents": page["Contents"][:MaxKeys]}
 
     def get_paginator(self, _: str) -> MemoryS3:
         return self
@@ -345,6 +350,7 @@ class EvidenceWorld:
             created_at=rfc3339(BEGAN), deadline=DEADLINE, runtime_version="v1",
             submitter="arn:aws:iam::111122223333:user/lee",
         )  # fmt: skip
+        self.put(place_key(1), {"rollout": ROLLOUT})
         self.put(rollout_key(ROLLOUT, "rollout"), rollout.wire())
         report = assess(None, self.plan, always_ask=True, from_is_whole=True)
         self.put(rollout_key(ROLLOUT, "report"), report.wire())

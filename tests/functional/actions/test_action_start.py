@@ -1,6 +1,5 @@
 """Starting: one wish starts one resolve, one plan one rollout, whatever comes twice or dies in between."""
 
-import time
 from typing import Any
 
 import pytest
@@ -199,7 +198,6 @@ def test_a_rollout_after_one_that_ended_half_way_knows_it(place: Place) -> None:
     report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     begin_step(place, name(NEWER))
-    time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")
     start(place, place.want(plan(**{"recipe": "newest"}), run="run-3"))
     assert not whole(place, plan(**{"recipe": "newest"}))
@@ -214,7 +212,6 @@ def test_a_rollout_in_place_of_one_that_stalled_half_way_knows_it(place: Place, 
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     begin_step(place, name(NEWER))
     place.sfn.executions[name(NEWER)] = "FAILED"
-    time.sleep(1.1)  # S3 lists times in whole seconds
     next_ = NEWER if wanted == "the same" else plan(**{"recipe": "newest"})
     found = start(place, place.want(next_, run="run-3"))
     assert found["started"] is True
@@ -299,7 +296,6 @@ def test_back_to_the_last_good_plan_after_a_rollout_that_wrote_releases(place: P
     assert not report.approval_needed
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     begin_step(place, name(NEWER))
-    time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")
     assert start(place, place.want(PLAN, run="run-3")) == {"started": True, "execution": name(PLAN, 2)}
 
@@ -436,7 +432,6 @@ def test_an_approval_is_reused_after_an_end_before_the_first_step_and_asked_anew
     end(place, PLAN, "Succeeded")
     start(place, place.want(NEWER, run="run-2"))
     decide(1, asked_and_approved(1, whole=True))
-    time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")  # at the gate of its first step
     place.later(60)
     start(place, place.want(NEWER, run="run-3"))

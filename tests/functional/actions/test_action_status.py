@@ -295,7 +295,7 @@ def test_a_manual_step(place: Place, look: Looks) -> None:
 def test_an_upgrade_that_waits_for_people_hides_no_drift(well: Place, look: Looks) -> None:
     name = "demo-99999999-1"
     record = json.loads(well.ledger.get(rollout_key(ROLLOUT, "rollout")) or b"{}")
-    well.put_json(rollout_key(name, "rollout"), record | {"name": name})
+    well.begin(record | {"name": name})
     report = json.loads(well.ledger.get(rollout_key(ROLLOUT, "report")) or b"{}")
     well.put_json(rollout_key(name, "report"), report)
     found = look.ready
@@ -338,10 +338,8 @@ def another_rollout_ended_half_way(place: Place) -> None:
     name = "demo-99999999-1"
     report = json.loads(place.ledger.get(rollout_key(ROLLOUT, "report")) or b"{}")
     record = json.loads(place.ledger.get(rollout_key(ROLLOUT, "rollout")) or b"{}")
-    for document, body in (
-        ("rollout", {**record, "name": name}), ("report", {**report, "approvalNeeded": False}),
-    ):  # fmt: skip
-        place.put_json(rollout_key(name, document), body)
+    place.begin({**record, "name": name})
+    place.put_json(rollout_key(name, "report"), {**report, "approvalNeeded": False})
     place.put_json(step_key(name, 1), {"rollout": name, "index": 1, "release": "gpu-operator", "at": "x"})
     place.later(2)
     ended(place, name, "Failed", "RolloutFailed", "step 1/2 gpu-operator (Upgrade): boom")
@@ -563,7 +561,7 @@ def test_a_wish_for_what_is_active_leaves_nothing_to_mend(well: Place, look: Loo
     name, other = "demo-99999999-1", plan(release("gpu-operator", "2.0.0"))
     well.put_plan(other)
     record = json.loads(well.ledger.get(rollout_key(ROLLOUT, "rollout")) or b"{}")
-    well.put_json(rollout_key(name, "rollout"), record | {"name": name, "toPlan": other.desired_state_digest})
+    well.begin(record | {"name": name, "toPlan": other.desired_state_digest})
     ended(well, name, "Rejected", "RolloutRejected", "Rejected by alex: no")
     newer = {"digest": other.desired_state_digest, "releases": 1, "isNew": True}
     resolved(well, plan=newer)

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import LedgerReader
+from aicr_pipeline.adapters.order import newest_first
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
 from aicr_pipeline.decide.qualification import Left, Proven
@@ -65,8 +66,7 @@ def newest_snapshot(ledger: LedgerReader) -> Snapshot | None:
     """What the cluster was seen to be last, by a resolve or after an install; None when nobody can say."""
     found = [
         (datetime.fromisoformat(written), key)
-        for folder in ("resolves/", "rollouts/")
-        for key, written in ledger.keys(folder)
+        for key, written in (*ledger.keys("resolves/"), *_newest_after_an_install(ledger))
         if _SNAPSHOT.fullmatch(key)
     ]
     text = ledger.get(max(found)[1]) if found else None
@@ -74,6 +74,14 @@ def newest_snapshot(ledger: LedgerReader) -> Snapshot | None:
         return None if text is None else read_snapshot(text)
     except PipelineError:
         return None
+
+
+def _newest_after_an_install(ledger: LedgerReader) -> list[tuple[str, str]]:
+    """Key and time of the snapshot of the last rollout that took one."""
+    for name in newest_first(ledger):
+        if found := list(ledger.keys(f"rollouts/{name}/snapshot.yaml")):
+            return found
+    return []
 
 
 def _look(ledger: LedgerReader, key: str, keys: Sequence[bytes]) -> Proven | Left:

@@ -26,6 +26,10 @@ class LedgerReader(Protocol):
         """Pairs of key and the time it was written (ISO) under a prefix."""
         ...
 
+    def first_key(self, prefix: str) -> str | None:
+        """The first key under a prefix, in the order of the keys; None when there is none."""
+        ...
+
 
 class Ledger:
     """Write-once documents. ``If-None-Match: *`` makes the first writer the only one."""
@@ -100,6 +104,25 @@ class Ledger:
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
             for item in page.get("Contents", []):
                 yield item["Key"], item["LastModified"].isoformat()
+
+    def first_key(self, prefix: str) -> str | None:
+        """The first key under a prefix, by one request that lists no other; None when there is none."""
+        page = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=1)
+        return next((str(item["Key"]) for item in page.get("Contents", [])), None)
+
+    def folders(self, prefix: str, after: str = "") -> list[str]:
+        """What keys under a prefix have before their next slash, in order; a thousand cost one request.
+
+        Parameters
+        ----------
+        after:
+            Only what comes after this in the order of keys.
+        """
+        start = {"StartAfter": after} if after else {}
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix, Delimiter="/", **start
+        )
+        return [found["Prefix"][:-1] for page in pages for found in page.get("CommonPrefixes", [])]
 
 
 class ListedLedger(Ledger):
