@@ -92,9 +92,13 @@ class MemoryS3:
     def get_paginator(self, _: str) -> MemoryS3:
         return self
 
-    def paginate(self, *, Prefix: str, **_: Any) -> Iterator[dict[str, Any]]:
-        found = [key for key in sorted(self.objects) if key.startswith(Prefix)]
-        yield {"Contents": [{"Key": key, "LastModified": BEGAN} for key in found]}
+    def paginate(self, *, Prefix: str, Delimiter: str = "\0", **_: Any) -> Iterator[dict[str, Any]]:
+        parts = [key[len(Prefix) :].partition(Delimiter) for key in self.objects if key.startswith(Prefix)]
+        found = sorted({Prefix + head + cut for head, cut, _rest in parts})
+        yield {
+            "Contents": [{"Key": key, "LastModified": BEGAN} for key in found if key in self.objects],
+            "CommonPrefixes": [{"Prefix": key} for key in found if key not in self.objects],
+        }
 
 
 class Kms:

@@ -13,7 +13,7 @@ from typing import Any
 
 from aicr_pipeline.actions.operators_desk import MOST_LISTED, Caller, Desk
 from aicr_pipeline.actions.serve_operators import list_rollouts
-from aicr_pipeline.adapters.evidence_reader import newest_snapshot
+from aicr_pipeline.adapters.evidence_reader import LOOKED_AT, newest_snapshot, read_evidence
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.lookup import what_there_is
 from aicr_pipeline.adapters.order import place_key
@@ -65,12 +65,13 @@ class CountedS3:
             head, cut, _rest = self.keys[at][len(Prefix) :].partition(Delimiter or "\0")
             found.append(Prefix + head + cut)
             at = bisect_left(self.keys, f"{found[-1]}\U0010ffff") if cut else at + 1
+        more = len(found) == MaxKeys and at < len(self.keys) and self.keys[at].startswith(Prefix)
         self.said["list"] += 1
         self.said["listed"] += len(found)
         return {
             "Contents": [{"Key": one, "LastModified": BEGAN} for one in found if one in self.objects],
             "CommonPrefixes": [{"Prefix": one} for one in found if one not in self.objects],
-            "last": self.keys[at - 1] if at < len(self.keys) and len(found) == MaxKeys else None,
+            "last": self.keys[at - 1] if more else None,
         }
 
     def get_paginator(self, _: str) -> CountedS3:
@@ -156,9 +157,9 @@ def test_the_bucket_in_memory_pages_as_s3_does(place: Place) -> None:
         assert mine.first_key(prefix) == place.ledger.first_key(prefix), prefix
         assert [key for key, _ in mine.keys(prefix)] == [key for key, _ in place.ledger.keys(prefix)], prefix
         for after in ("", f"{prefix}0", f"{prefix}3"):
-            assert mine.folders(prefix, after) == place.ledger.folders(prefix, after), (prefix, after)
+            assert mine.level(prefix, after) == place.ledger.level(prefix, after), (prefix, after)
     many = CountedS3({f"c/{number:04}/{key}": b"" for number in range(1100) for key in "xy"})
-    assert len(Ledger(many, "ledger").folders("c/")) == 1100
+    assert len(Ledger(many, "ledger").level("c/")) == 1100
     assert many.said == {"list": 2, "listed": 1100}
     assert len(list(Ledger(many, "ledger").keys("c/"))) == 2200
     assert many.said == {"list": 2 + 3, "listed": 1100 + 2200}
@@ -262,7 +263,22 @@ def test_the_newest_snapshot_after_an_install() -> None:
     s3.put_object(Key=f"rollouts/{name(PLAN)}/snapshot.yaml", Body=b"no: snapshot")
     s3.said.clear()
     assert newest_snapshot(Ledger(s3, "ledger")) is None, "it is not one, and no older one takes its place"
-    assert s3.said == {"list": 3, "listed": 2, "get": 2}
+    assert s3.said == {"list": 3, "listed": 2, "get": 2}, "of rollouts; and that there is no resolve"
+
+
+def test_evidence_of_all_rollouts_of_which_the_newest_counts() -> None:
+    """A person's command, which names what does not count; but not of years."""
+    s3 = CountedS3(history(MANY))
+    for number in range(1, MANY + 1):
+        rollout = json.loads(s3.objects[place_key(number)])["rollout"]
+        s3.put_object(Key=f"evidence/demo/{rollout}/{'0' * 64}.intoto.json", Body=b"{}")
+    s3.said.clear()
+    found = read_evidence(Ledger(s3, "ledger"), [b""], lambda _: True)
+    assert (len(found.left), found.older) == (LOOKED_AT, MANY - LOOKED_AT)
+    # The cluster, three pages of names, the newest place; a folder for each that was looked at.
+    assert s3.said["list"] == 1 + 3 + 1 + LOOKED_AT
+    # A place and an envelope each, and the place of the one after them.
+    assert s3.said["get"] == 2 * LOOKED_AT + 1
 
 
 def test_the_number_of_a_rollout_to_a_plan_that_had_many() -> None:

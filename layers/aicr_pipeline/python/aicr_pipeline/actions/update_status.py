@@ -197,7 +197,7 @@ def _resolve(sources: Sources, wish: Wish, now: datetime) -> ResolveSeen | None:
     for folder in _newest_runs(ledger, f"resolves/{execution_name(cluster, wish.version, 0)[:-1]}", now):
         ends = [
             (modified, key)
-            for key, modified in ledger.keys(f"{folder}/")
+            for key, modified in ledger.keys(folder)
             if key.endswith("/told.json") or "/stalls/" in key
         ]
         if ends:
@@ -210,9 +210,9 @@ def _newest_runs(ledger: Ledger, runs: str, now: datetime) -> Iterator[str]:
 
     A schedule makes thousands, so those before the last days are listed only when none of these ended.
     """
-    recent = ledger.folders(runs, after=f"{runs}{now - RECENT_RUNS:%Y%m%d}")
+    recent = ledger.level(runs, after=f"{runs}{now - RECENT_RUNS:%Y%m%d}")
     yield from reversed(recent)
-    yield from reversed([folder for folder in ledger.folders(runs) if folder not in recent])
+    yield from reversed([folder for folder in ledger.level(runs) if folder not in recent])
 
 
 def _resolve_seen(sources: Sources, key: str) -> ResolveSeen | None:

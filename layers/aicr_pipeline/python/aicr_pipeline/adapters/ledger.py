@@ -30,6 +30,10 @@ class LedgerReader(Protocol):
         """The first key under a prefix, in the order of the keys; None when there is none."""
         ...
 
+    def level(self, prefix: str) -> list[str]:
+        """What stands one level under a prefix, in order: keys, and folders, which end in a slash."""
+        ...
+
 
 class Ledger:
     """Write-once documents. ``If-None-Match: *`` makes the first writer the only one."""
@@ -110,8 +114,10 @@ class Ledger:
         page = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=1)
         return next((str(item["Key"]) for item in page.get("Contents", [])), None)
 
-    def folders(self, prefix: str, after: str = "") -> list[str]:
-        """What keys under a prefix have before their next slash, in order; a thousand cost one request.
+    def level(self, prefix: str, after: str = "") -> list[str]:
+        """What stands one level under a prefix, in order: keys, and folders, which end in a slash.
+
+        A thousand cost one request, whatever the folders hold.
 
         Parameters
         ----------
@@ -122,7 +128,12 @@ class Ledger:
         pages = self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=prefix, Delimiter="/", **start
         )
-        return [found["Prefix"][:-1] for page in pages for found in page.get("CommonPrefixes", [])]
+        return sorted(
+            str(found[name])
+            for page in pages
+            for part, name in (("Contents", "Key"), ("CommonPrefixes", "Prefix"))
+            for found in page.get(part, [])
+        )
 
 
 class ListedLedger(Ledger):

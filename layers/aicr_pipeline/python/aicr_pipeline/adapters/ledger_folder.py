@@ -48,3 +48,8 @@ class LedgerFolder:
     def first_key(self, prefix: str) -> str | None:
         """The first key under a prefix; None when there is none."""
         return min((key for key, _ in self.keys(prefix)), default=None)
+
+    def level(self, prefix: str) -> list[str]:
+        """What stands one level under a prefix, in order: keys, and folders, which end in a slash."""
+        cut = len(prefix)
+        return sorted({key[:cut] + "".join(key[cut:].partition("/")[:2]) for key, _ in self.keys(prefix)})
