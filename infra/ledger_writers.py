@@ -14,6 +14,8 @@ LEDGER_WRITERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("read_bundle", "mirror_chart", "sweep_waiters", "start_rollout", "record_resolve", "record_stall"),
     ),
     ("Rollouts", "rollouts/*/rollout.json", ("start_rollout",)),
+    # Which rollout began after which.
+    ("Order", "order/*", ("start_rollout",)),
     # A plan that came while this rollout held the lock.
     ("Waiting", "rollouts/*/waiting/*", ("start_rollout",)),
     ("Reports", "rollouts/*/report.json", ("assess_transition",)),

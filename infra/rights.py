@@ -41,7 +41,7 @@ _RIGHTS: dict[str, Callable[[Granting], tuple[Right, ...]]] = {
     # Whether the plan is news: which one is active, and whether the last target had its rollout.
     "announce_plan": lambda g: (
         *g.inbox(),
-        *g.read("rollouts/*", "resolves/*/rollout.json"),
+        *g.read("order/*", "rollouts/*", "resolves/*/rollout.json"),
         *g.items(("GetItem", "PutItem"), "FACT"),
         *g.events(),
     ),
@@ -141,9 +141,9 @@ _RIGHTS: dict[str, Callable[[Granting], tuple[Right, ...]]] = {
     "start_rollout": lambda g: (
         # Whether the wish is paused by now.
         *g.inbox(),
-        *g.read("rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
-        # What caused the rollout is claimed once, so an event that comes twice starts one.
-        *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json"),
+        *g.read("order/*", "rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
+        # What caused the rollout is claimed once, so an event that comes twice starts one; so is its place.
+        *g.write("rollouts/*/rollout.json", "resolves/*/rollout.json", "order/*"),
         # That a newer plan waits for the end of the one that is on.
         *g.write("rollouts/*/waiting/*"),
         # A rollout that stalled ends when a newer one takes its place.
@@ -179,7 +179,7 @@ _RIGHTS: dict[str, Callable[[Granting], tuple[Right, ...]]] = {
     # It writes neither ledger nor cluster: a status is an observation.
     "update_status": lambda g: (
         *g.inbox(),
-        *g.read("plans/*", "rollouts/*", "resolves/*"),
+        *g.read("order/*", "plans/*", "rollouts/*", "resolves/*"),
         *g.items(("GetItem", "PutItem"), "FACT"),
         *g.events(),
         *g.publish(),
@@ -212,7 +212,7 @@ _RIGHTS: dict[str, Callable[[Granting], tuple[Right, ...]]] = {
     # Who calls is API Gateway's word. It may decide as the pages do, submit, tell the status and have it
     # looked at anew; nothing else.
     "serve_operators": lambda g: (
-        *g.read("rollouts/*", "plans/*"),
+        *g.read("order/*", "rollouts/*", "plans/*"),
         *g.write("rollouts/*/decision.json", "rollouts/*/decisions/*", "rollouts/*/revocation.json"),
         *g.write("rollouts/*/acknowledgements/*"),
         *g.write("runtimes/*"),

@@ -11,7 +11,7 @@ _ORDER = ("unit", "functional", "infra", "chaos", "browser", "workflow")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders in the order of ``_ORDER``; where workers share the tests the longest first, that none is left."""
+    """Folders in the order of ``_ORDER``; where workers share the tests the longest first."""
     shared = "PYTEST_XDIST_WORKER" in os.environ
     items.sort(key=_place, reverse=shared)
 

@@ -18,6 +18,7 @@ from aicr_pipeline.adapters.approvals import approval_record_key
 from aicr_pipeline.adapters.http import Counters, Transport
 from aicr_pipeline.adapters.ledger import Ledger
 from aicr_pipeline.adapters.mirror import Destination
+from aicr_pipeline.adapters.order import place_key
 from aicr_pipeline.adapters.registry import Repository, parse_reference
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
 from aicr_pipeline.adapters.signer import Signer
@@ -85,12 +86,20 @@ class MemoryS3:
             raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key])}
 
+    def list_objects_v2(self, *, Prefix: str, MaxKeys: int, **_: Any) -> dict[str, Any]:
+        (page,) = self.paginate(Prefix=Prefix)
+        return {"Contents": page["Contents"][:MaxKeys]}
+
     def get_paginator(self, _: str) -> MemoryS3:
         return self
 
-    def paginate(self, *, Prefix: str, **_: Any) -> Iterator[dict[str, Any]]:
-        found = [key for key in sorted(self.objects) if key.startswith(Prefix)]
-        yield {"Contents": [{"Key": key, "LastModified": BEGAN} for key in found]}
+    def paginate(self, *, Prefix: str, Delimiter: str = "\0", **_: Any) -> Iterator[dict[str, Any]]:
+        parts = [key[len(Prefix) :].partition(Delimiter) for key in self.objects if key.startswith(Prefix)]
+        found = sorted({Prefix + head + cut for head, cut, _rest in parts})
+        yield {
+            "Contents": [{"Key": key, "LastModified": BEGAN} for key in found if key in self.objects],
+            "CommonPrefixes": [{"Prefix": key} for key in found if key not in self.objects],
+        }
 
 
 class Kms:
@@ -346,6 +355,7 @@ class EvidenceWorld:
             created_at=rfc3339(BEGAN), deadline=DEADLINE, runtime_version="v1",
             submitter="arn:aws:iam::111122223333:user/lee",
         )  # fmt: skip
+        self.put(place_key(1), {"rollout": ROLLOUT})
         self.put(rollout_key(ROLLOUT, "rollout"), rollout.wire())
         report = assess(None, self.plan, always_ask=True, from_is_whole=True)
         self.put(rollout_key(ROLLOUT, "report"), report.wire())

@@ -102,6 +102,7 @@ def test_the_bucket_refuses_everybody_else(stack: Stack) -> None:
         ("rollouts/r/revocation.json", {"serve_approvals", "serve_operators"}),
         ("runtimes/a-version.json", {"serve_operators"}),
         ("rollouts/r/revocation.json/x", set()),
+        ("order/99999998.json", {"start_rollout"}),
         ("rollouts/r/steps/0001.json", {"check_gate"}),
         ("rollouts/r/report.json", {"assess_transition"}),
         ("rollouts/r/deployed.json", {"assess_transition"}),

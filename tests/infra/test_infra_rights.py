@@ -244,7 +244,7 @@ def test_the_signed_routes_decide_submit_and_tell_and_nothing_else(stack: Stack)
     reads = {
         (f"s3:{get}", f"{key}/*")
         for get in ("GetObject", "GetObjectVersion")
-        for key in ("rollouts", "plans")
+        for key in ("order", "rollouts", "plans")
     }
     # The status stands in the table; a fresh one is asked for by an event.
     tells = {("dynamodb:GetItem", ""), ("events:PutEvents", "default")}

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from aicr_pipeline.adapters.ledger_folder import LedgerFolder
+from aicr_pipeline.adapters.order import newest_place, place_key
 from aicr_pipeline.decide.canonical import canonical
 from aicr_pipeline.decide.dsse import envelope, fingerprint, pae_digest
 from aicr_pipeline.decide.evidence import statement
@@ -187,6 +189,11 @@ def put_rollout(folder: Path, name: str, to: Plan, at: str, outcome: str = "Succ
         "message": "it is over",
         "finishedAt": at,
     }
+    ledger = LedgerFolder(folder / "ledger")
+    newest = newest_place(ledger)
+    put(
+        folder, place_key(newest.number + 1 if newest else 1), json.dumps({"rollout": name}).encode(), at
+    )  # fmt: skip
     put(folder, f"rollouts/{name}/rollout.json", json.dumps(rollout.wire()).encode(), at)
     put(folder, f"rollouts/{name}/outcome.json", json.dumps(ended).encode(), at)
 

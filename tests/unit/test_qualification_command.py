@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aicr_pipeline.adapters.evidence_reader import read_evidence
+from aicr_pipeline.adapters.evidence_reader import newest_snapshot, read_evidence
 from aicr_pipeline.adapters.ledger_folder import LedgerFolder
 from aicr_pipeline.decide.dsse import fingerprint
 from aicr_pipeline.decide.qualification import CURRENT, INCOMPLETE, INVALID, NOT_QUALIFIED
+from aicr_pipeline.decide.snapshot import read_snapshot
 from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.qualification import ROWS, StaleRow
 from aicr_pipeline.qualification import main
@@ -243,9 +244,9 @@ def test_evidence_of_no_rollout_that_succeeded_is_named_and_ignored(
 ) -> None:
     """Signed and whole, and still nobody's: a run that died left it, or the rollout ended otherwise."""
     spoil(folder)
-    proven, left = read_evidence(LedgerFolder(folder / "ledger"), [DER])
-    assert proven == []
-    assert len(left) == 1 and why in left[0].why
+    found = read_evidence(LedgerFolder(folder / "ledger"), [DER], lambda _: False)
+    assert (found.proven, found.older) == ([], 0)
+    assert len(found.left) == 1 and why in found.left[0].why
 
 
 def test_an_orphan_beside_good_evidence_is_ignored(run: Run, folder: Path) -> None:
@@ -271,8 +272,8 @@ def test_a_fingerprint_pins_a_key_that_the_ledger_keeps(
     run: Run, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mark = fingerprint(DER)
-    put(folder, f"evidence/demo/keys/{mark}.pem", PEM, "2026-01-01T10:00:00Z")
-    put(folder, f"evidence/demo/aicr-keys/{mark}.pem", PEM, "2026-01-01T10:00:00Z")
+    for keys in ("keys", "aicr-keys"):
+        put(folder, f"evidence/demo/{keys}/{mark}.pem", PEM, "2026-01-01T10:00:00Z")
     assert main(["--from", ".", "--fingerprint", mark]) == CURRENT
     assert "ignored" not in capsys.readouterr().out, "a key is no evidence, AICR's neither"
     (folder / "ledger" / f"evidence/demo/keys/{mark}.pem").unlink()
@@ -293,6 +294,43 @@ def test_a_changed_plan_is_not_believed(run: Run, folder: Path) -> None:
     file.write_text(file.read_text().replace("v0.5.29", "v0.5.30"))
     code, out, err = run()
     assert (code, out) == (INVALID, "") and "PlanUnreadable" in err
+
+
+def test_evidence_is_looked_at_back_to_the_newest_that_counts(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest rollouts' always, so that what does not count is named; then no more than it takes."""
+    monkeypatch.setattr("aicr_pipeline.adapters.evidence_reader.LOOKED_AT", 2)
+    later = [f"demo-12345678-{number}" for number in (2, 3, 4)]
+    for name in later:
+        put_rollout(folder, name, PLAN, "2026-02-01T00:00:00.000Z", "Failed")
+        put_evidence(folder, b"{}", name)
+    put_evidence(folder, b"{}", "demo-99999999-1")  # of a rollout that never began
+    made = told(run)
+    assert made["evidence"]["key"].split("/")[2] == ROLLOUT, "older than the two that are looked at"
+    assert [one["key"].split("/")[2] for one in made["ignored"]] == later, "before it, not after"
+    assert made["older"] == 1
+    assert "\nolder       the evidence of 1 rollouts before was not looked at\n" in run()[1]
+    only(folder, stated(**{"qualifying": False, "notQualifyingBecause": ["it ran in the local engine"]}))
+    for name in [*later, "demo-99999999-1"]:
+        put_evidence(folder, b"{}", name)
+    made = told(run)
+    assert (made["evidence"], len(made["ignored"]), made["older"]) == (None, 5, 0), (
+        "nothing counts: all of it"
+    )
+
+
+def test_the_newest_snapshot_of_thousands_of_runs(folder: Path) -> None:
+    """Runs for one runtime are named by their times; which runtime is the newest, the snapshots say."""
+    changed = snapshot(**{"feature.node.kubernetes.io__kernel-version.full": "6.18"})
+    for run, text, at in (
+        ("demo-aaaaaaaa-1", snapshot(), "2026-03-01T00:00:00Z"),
+        ("demo-aaaaaaaa-202603020600", changed, "2026-03-02T06:00:00Z"),
+        ("demo-bbbbbbbb-1", snapshot(), "2026-02-01T00:00:00Z"),
+    ):
+        put(folder, f"resolves/{run}/snapshot.yaml", text, at)
+    put(folder, "resolves/demo-aaaaaaaa-20260303060000/runtime.yaml", b"", "2026-03-03T06:00:00Z")
+    assert newest_snapshot(LedgerFolder(folder / "ledger")) == read_snapshot(changed)
 
 
 def test_garbage_beside_good_evidence_changes_nothing(run: Run, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.coordination import Coordination, Waiter
 from aicr_pipeline.adapters.executions import Executions
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.order import newest_place, take_place
 from aicr_pipeline.adapters.waits import Waits
 from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.decide.assess import assess, request_digest
@@ -174,8 +175,14 @@ class Place:
             from_plan=before.desired_state_digest if before else None,
             created_at=rfc3339(self.now), deadline=DEADLINE, runtime_version="v1", **changes,
         )  # fmt: skip
-        self.put_json(rollout_key(ROLLOUT, "rollout"), rollout.wire())
+        self.begin(rollout.wire())
         return rollout
+
+    def begin(self, rollout: Mapping[str, Any]) -> None:
+        """A rollout's record, after those that began before."""
+        newest = newest_place(self.ledger)
+        take_place(self.ledger, newest.number + 1 if newest else 1, rollout["name"])
+        self.put_json(rollout_key(rollout["name"], "rollout"), rollout)
 
     def put_rollout(self, made: Plan, before: Plan | None = None) -> Report:
         """A rollout to a plan, assessed."""

@@ -19,6 +19,7 @@ from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.order import newest_first
 from aicr_pipeline.adapters.rollouts import is_over, load_outcome, load_rollout
 from aicr_pipeline.clock import rfc3339
 from botocore.exceptions import ClientError
@@ -97,6 +98,7 @@ class Life(RuleBasedStateMachine):
                 {"AttributeName": n, "KeyType": k} for n, k in zip(names, ("HASH", "RANGE"), strict=True)
             ],
         )
+        self.dynamodb = dynamodb
         self.countdown, self.is_done_before = 0, True
         self.now: datetime = BEGAN
         self.config = config()
@@ -161,6 +163,12 @@ class Life(RuleBasedStateMachine):
         if stopped:
             self.sfn.executions[stopped[which % len(stopped)]] = "RUNNING"
 
+    @rule()
+    def the_table_is_lost(self) -> None:
+        """While no function runs: it is made anew, and the last wish submitted again."""
+        for found in self.dynamodb.scan(TableName=TABLE)["Items"]:
+            self.dynamodb.delete_item(TableName=TABLE, Key={"pk": found["pk"], "sk": found["sk"]})
+
     @rule(which=st.integers(0, 5))
     def an_execution_is_forgotten(self, which: int) -> None:
         """90 days after it ended."""
@@ -178,6 +186,14 @@ class Life(RuleBasedStateMachine):
         running = [name for name, status in self.sfn.executions.items() if status == "RUNNING"]
         may_write = [name for name in running if holder in (None, name) and not is_over(self.ledger, name)]
         assert len(may_write) <= 1, (holder, self.sfn.executions)
+
+    @invariant()
+    def the_order_is_whole(self) -> None:
+        """Each rollout that began has one place, and all but the newest are over."""
+        places = list(newest_first(self.ledger))
+        assert len(set(places)) == len(places)
+        assert all(is_over(self.ledger, name) for name in places[1:])
+        assert set(self.sfn.inputs) <= set(places), "what was started is found"
 
     @invariant()
     def an_end_is_final(self) -> None:

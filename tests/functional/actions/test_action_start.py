@@ -1,25 +1,26 @@
 """Starting: one wish starts one resolve, one plan one rollout, whatever comes twice or dies in between."""
 
-import time
+import json
 from typing import Any
 
 import pytest
 from aicr_pipeline.actions.announce_plan import TARGET, announce_plan
 from aicr_pipeline.actions.start_resolve import start_resolve
 from aicr_pipeline.actions.start_rollout import start_rollout
-from aicr_pipeline.adapters.rollouts import load_rollout, standing_decision
+from aicr_pipeline.adapters.order import newest_first, place_key
+from aicr_pipeline.adapters.rollouts import active_plan, load_rollout, standing_decision
 from aicr_pipeline.adapters.runtimes import read_runtime
 from aicr_pipeline.clock import after
 from aicr_pipeline.decide.assess import assess, request_digest
 from aicr_pipeline.decide.names import execution_name
-from aicr_pipeline.errors import PipelineError
+from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.operators import submission_key
 from aicr_pipeline.model.plan import Plan
 from aicr_pipeline.model.reasons import Reason
 from aicr_pipeline.model.rollout import ready_key, rollout_key, step_key
 from botocore.exceptions import ClientError
 
-from tests.functional.actions.support import INBOX, PLAN, TABLE, Place, step
+from tests.functional.actions.support import BEGAN, INBOX, PLAN, TABLE, Place, step
 from tests.unit.samples import plan, refused, sha
 
 NEWER = plan(**{"recipe": "newer"})
@@ -40,11 +41,15 @@ def ended(made: Plan, number: int = 1) -> dict[str, Any]:
     return {"detail-type": "Rollout Ended", "detail": detail}
 
 
-def end(place: Place, made: Plan, outcome: str, number: int = 1, status: str = "FAILED") -> None:
-    """A rollout records its outcome and frees the lock, as Record outcome does."""
+def ended_outcome(made: Plan, outcome: str = "Failed", number: int = 1) -> dict[str, Any]:
     reason = "RolledOut" if outcome == "Succeeded" else "RolloutFailed"
     body = {"rollout": name(made, number), "outcome": outcome, "reason": reason, "message": "m"}
-    place.put_json(rollout_key(name(made, number), "outcome"), {**body, "finishedAt": after(place.now, 0)})
+    return {**body, "finishedAt": after(BEGAN, 0)}
+
+
+def end(place: Place, made: Plan, outcome: str, number: int = 1, status: str = "FAILED") -> None:
+    """A rollout records its outcome and frees the lock, as Record outcome does."""
+    place.put_json(rollout_key(name(made, number), "outcome"), ended_outcome(made, outcome, number))
     place.coordination.drop_lock(name(made, number))
     place.sfn.executions[name(made, number)] = "SUCCEEDED" if outcome == "Succeeded" else status
 
@@ -225,7 +230,6 @@ def test_a_rollout_after_one_that_ended_half_way_knows_it(place: Place) -> None:
     report = assess(PLAN, NEWER, always_ask=False, from_is_whole=True)
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     begin_step(place, name(NEWER))
-    time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")
     start(place, place.want(plan(**{"recipe": "newest"}), run="run-3"))
     assert not whole(place, plan(**{"recipe": "newest"}))
@@ -240,7 +244,6 @@ def test_a_rollout_in_place_of_one_that_stalled_half_way_knows_it(place: Place, 
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     begin_step(place, name(NEWER))
     place.sfn.executions[name(NEWER)] = "FAILED"
-    time.sleep(1.1)  # S3 lists times in whole seconds
     next_ = NEWER if wanted == "the same" else plan(**{"recipe": "newest"})
     found = start(place, place.want(next_, run="run-3"))
     assert found["started"] is True
@@ -276,6 +279,118 @@ def test_a_rollout_that_still_runs_gets_its_lock_back(place: Place) -> None:
     place.sfn.executions[name(PLAN)] = "ABORTED"
     assert start(place, stalled_event(PLAN))["started"] is True
     assert place.coordination.lock_holder() == name(NEWER)
+
+
+# The order of rollouts
+
+
+def order(place: Place) -> list[str]:
+    return list(newest_first(place.ledger))
+
+
+def die_after(place: Place, key: str, monkeypatch: pytest.MonkeyPatch, event: dict[str, Any]) -> None:
+    """A delivery whose function dies once it put a key that begins so."""
+    put = type(place.ledger).put_once
+
+    def dying(ledger: Any, at: str, *given: Any) -> bool:
+        written = put(ledger, at, *given)
+        if at.startswith(key):
+            raise MemoryError
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(place.ledger), "put_once", dying)
+        with pytest.raises(MemoryError):
+            start(place, event)
+
+
+@pytest.mark.parametrize("key", ["resolves/", "order/", "rollouts/"])
+def test_a_start_that_died_between_its_writes_goes_on_in_its_place(
+    place: Place, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    event = place.want(NEWER, run="run-2")
+    die_after(place, key, monkeypatch, event)
+    assert active_plan(place.ledger).digest == PLAN.desired_state_digest, "nothing else changed"
+    lose_the_table(place)
+    event = place.want(NEWER, run="run-2")
+    for started in (True, False):
+        assert start(place, event)["started"] is started
+        assert order(place) == [name(NEWER), name(PLAN)]
+    assert place.sfn.inputs[name(NEWER)]["fromPlan"] == PLAN.desired_state_digest
+
+
+@pytest.mark.parametrize("key", ["order/", "rollouts/"])
+def test_a_start_that_died_in_its_place_is_in_nobodys_way(
+    place: Place, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """Its event never comes again, and the table is lost: the ledger alone knows of it."""
+    die_after(place, key, monkeypatch, place.want(PLAN))
+    late = place.want(PLAN)
+    lose_the_table(place)
+    event = place.want(NEWER, run="run-2")
+    assert start(place, event) == {"started": True, "execution": name(NEWER)}
+    assert order(place) == [name(NEWER), name(PLAN)]
+    assert place.ledger.get_json(rollout_key(name(PLAN), "outcome"))["reason"] == "RolloutSuperseded"
+    assert start(place, late)["started"] is False
+    place.want(PLAN)
+    assert start(place, late)["because"] == f"rollout {name(PLAN)} is over"
+
+
+def test_a_place_that_another_rollout_took_meanwhile_is_looked_at_anew(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two functions start at once, which only a lost table lets them: the order has one after the other."""
+    event = place.want(PLAN)
+    put = type(place.ledger).put_once
+
+    def quicker(ledger: Any, key: str, *given: Any) -> bool:
+        if key == place_key(1) and put(ledger, key, json.dumps({"rollout": name(NEWER)}).encode()):
+            place.sfn.executions[name(NEWER)] = "RUNNING"
+        return put(ledger, key, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(place.ledger), "put_once", quicker)
+        with pytest.raises(TransientError, match=f"{name(NEWER)} began meanwhile"):
+            start(place, event)
+    assert place.ledger.get(rollout_key(name(PLAN), "rollout")) is None
+    assert start(place, event)["because"] == f"rollout {name(NEWER)} is active"
+    place.sfn.executions[name(NEWER)] = "FAILED"
+    assert start(place, event)["started"] is True
+    assert order(place) == [name(PLAN), name(NEWER)]
+
+
+def test_no_clock_makes_the_order(place: Place) -> None:
+    """It stands still, and then goes back by a year."""
+    start(place, place.want(PLAN))
+    end(place, PLAN, "Succeeded")
+    start(place, place.want(NEWER, run="run-2"))
+    end(place, NEWER, "Succeeded")
+    place.later(-365 * 86400)
+    newest = plan(**{"recipe": "newest"})
+    start(place, place.want(newest, run="run-3"))
+    assert order(place) == [name(newest), name(NEWER), name(PLAN)]
+    assert place.sfn.inputs[name(newest)]["fromPlan"] == NEWER.desired_state_digest
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"rollout": 1}', None])
+def test_an_order_that_cannot_be_read_starts_nothing(place: Place, body: bytes | None) -> None:
+    """To take the cluster for empty, or an older plan for the active one, would be worse."""
+    key, text = place_key(1), json.dumps({"rollout": name(NEWER)}).encode()
+    place.ledger.put_once(place_key(2), text)
+    if body is not None:
+        place.ledger.put_once(key, body)
+    place.put_json(rollout_key(name(NEWER), "outcome"), ended_outcome(NEWER))
+    with refused(Reason.PlanUnreadable, key):
+        start(place, place.want(PLAN))
+    assert place.sfn.executions == {}
+
+
+def test_what_is_no_place_is_not_taken_for_one(place: Place) -> None:
+    place.ledger.put_once("order/README", b"")
+    with refused(Reason.PlanUnreadable, "order/README"):
+        start(place, place.want(PLAN))
 
 
 def test_one_that_is_being_redriven_still_runs(place: Place) -> None:
@@ -325,7 +440,6 @@ def test_back_to_the_last_good_plan_after_a_rollout_that_wrote_releases(place: P
     assert not report.approval_needed
     place.put_json(rollout_key(name(NEWER), "report"), report.wire())
     begin_step(place, name(NEWER))
-    time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")
     assert start(place, place.want(PLAN, run="run-3")) == {"started": True, "execution": name(PLAN, 2)}
 
@@ -462,7 +576,6 @@ def test_an_approval_is_reused_after_an_end_before_the_first_step_and_asked_anew
     end(place, PLAN, "Succeeded")
     start(place, place.want(NEWER, run="run-2"))
     decide(1, asked_and_approved(1, whole=True))
-    time.sleep(1.1)  # S3 lists times in whole seconds
     end(place, NEWER, "Failed")  # at the gate of its first step
     place.later(60)
     start(place, place.want(NEWER, run="run-3"))

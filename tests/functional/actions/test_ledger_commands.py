@@ -212,7 +212,7 @@ def test_a_folder_says_the_same_as_the_bucket(place: Place, tmp_path: Path, call
         assert call(describe, *names, "--from", folder / "ledger", "--json") == there
 
 
-def test_the_active_plan_of_a_folder_is_by_the_records_own_times(
+def test_the_active_plan_of_a_folder_is_by_the_order_of_the_rollouts(
     place: Place, tmp_path: Path, call: Any
 ) -> None:
     """``cp -r`` and a checkout lose the times of files."""
@@ -222,10 +222,7 @@ def test_the_active_plan_of_a_folder_is_by_the_records_own_times(
         rollout_key("demo-later-1", "outcome"), {**later, "finishedAt": "2026-01-02T00:00:00.000Z"}
     )
     begun = json.loads(place.ledger.get(rollout_key(ROLLOUT, "rollout")) or b"")
-    place.put_json(
-        rollout_key("demo-later-1", "rollout"),
-        begun | {"name": "demo-later-1", "toPlan": OLD.desired_state_digest},
-    )
+    place.begin(begun | {"name": "demo-later-1", "toPlan": OLD.desired_state_digest})
     folder = copied(place, tmp_path)
     os.utime(folder / "ledger" / rollout_key(ROLLOUT, "outcome"), (4_000_000_000, 4_000_000_000))
     said = json.loads(call(describe, "--from", folder, "--json").out)

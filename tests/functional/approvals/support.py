@@ -18,6 +18,8 @@ from urllib.parse import urlencode
 import boto3
 from aicr_pipeline import env, wiring
 from aicr_pipeline.adapters import aws
+from aicr_pipeline.adapters.ledger import Ledger
+from aicr_pipeline.adapters.order import newest_place, take_place
 from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.decide.approval import link_secret
 from aicr_pipeline.decide.assess import assess, request_digest
@@ -238,6 +240,8 @@ def seed(
             body = json.dumps(each.wire()).encode()
             s3.put_object(Bucket=BUCKET, Key=plan_key(each.desired_state_digest), Body=body)
     waiting = Waiting(s3, rollout, report, request, deadline)
+    newest = newest_place(Ledger(s3, BUCKET))
+    take_place(Ledger(s3, BUCKET), newest.number + 1 if newest else 1, name)
     for document, value in (("rollout", rollout), ("report", report), ("request", request)):
         waiting.put(document, value)
     return waiting

@@ -86,8 +86,8 @@ class Objects:
             raise aws_error("NoSuchKey")
         return {"Body": io.BytesIO(self.bodies[Key])}
 
-    def list_objects_v2(self, Bucket: str, Prefix: str = "") -> dict[str, Any]:
-        found = sorted(key for key in tuple(self.bodies) if key.startswith(Prefix))
+    def list_objects_v2(self, Bucket: str, Prefix: str = "", MaxKeys: int | None = None) -> dict[str, Any]:
+        found = sorted(key for key in tuple(self.bodies) if key.startswith(Prefix))[:MaxKeys]
         return {"Contents": [{"Key": key, "LastModified": datetime.now(UTC)} for key in found]}
 
     def get_paginator(self, _: str) -> Any:

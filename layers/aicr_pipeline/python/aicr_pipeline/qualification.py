@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from aicr_pipeline import command
-from aicr_pipeline.adapters.evidence_reader import newest_snapshot, pinned_key, read_evidence
+from aicr_pipeline.adapters.evidence_reader import clusters, newest_snapshot, pinned_key, read_evidence
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.adapters.signed_api import OUTPUT, SignedApi, find_endpoint, stack_outputs
 from aicr_pipeline.decide.checking import check
 from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
-from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, qualify
+from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, newest_counting, qualify
 from aicr_pipeline.decide.qualification_words import document, told
 from aicr_pipeline.decide.tuple_reader import read_tuple
 from aicr_pipeline.errors import PipelineError, TransientError
@@ -87,12 +87,12 @@ def _run(options: argparse.Namespace, ledger: LedgerReader | None) -> int:
     if ledger is None:
         ledger, said = _of_stack(options.cluster, said)
     keys += [_pinned(ledger, mark) for mark in options.fingerprint]
-    proven, left = read_evidence(ledger, keys)
     now = _now(options, ledger, said.running)
-    found = qualify(proven, left, now)
-    lines = check(now, release, proven, said.status)
+    evidence = read_evidence(ledger, keys, lambda proven: newest_counting(proven, now) is not None)
+    found = qualify(evidence.proven, evidence.left, now)
+    lines = check(now, release, evidence.proven, said.status)
     marks = [fingerprint(key) for key in keys]
-    _print(options, document(found, lines, marks, release))
+    _print(options, document(found, lines, marks, release) | {"older": evidence.older})
     return found.code
 
 
@@ -159,9 +159,9 @@ def _now(options: argparse.Namespace, ledger: LedgerReader, running: Running | N
 
 def _only_cluster(ledger: LedgerReader) -> str:
     """A ledger is of one cluster; its evidence says which."""
-    found = {key.split("/")[1] for key, _ in ledger.keys("evidence/") if key.count("/") > 1}
+    found = clusters(ledger)
     if len(found) > 1:
-        message = f"The ledger holds evidence of {', '.join(sorted(found))}; name the CLUSTER."
+        message = f"The ledger holds evidence of {', '.join(found)}; name the CLUSTER."
         raise PipelineError(Reason.InvalidConfiguration, message)
     return found.pop() if found else ""
 

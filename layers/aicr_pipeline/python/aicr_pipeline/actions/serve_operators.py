@@ -6,6 +6,7 @@ records, rules and races are those of the pages.
 
 import json
 from datetime import datetime
+from itertools import islice
 from typing import Literal
 
 from aicr_pipeline.actions.operators_desk import (
@@ -25,6 +26,7 @@ from aicr_pipeline.adapters.approvals import (
     write_decision,
     write_revocation,
 )
+from aicr_pipeline.adapters.order import newest_first, newest_place
 from aicr_pipeline.adapters.runtimes import MOST_BYTES
 from aicr_pipeline.adapters.submissions import submit
 from aicr_pipeline.clock import rfc3339
@@ -45,7 +47,7 @@ from aicr_pipeline.model.approvers import Approver
 from aicr_pipeline.model.base import parse
 from aicr_pipeline.model.operators import DecisionRequest
 from aicr_pipeline.model.reasons import Reason
-from aicr_pipeline.model.rollout import Acknowledgement, Decision, Revocation
+from aicr_pipeline.model.rollout import Acknowledgement, Decision, Revocation, rollout_key
 from aicr_pipeline.model.runtime import parse_runtime
 
 IDENTITY: Literal["aws-iam"] = "aws-iam"
@@ -57,15 +59,16 @@ def list_rollouts(caller: Caller, desk: Desk) -> Reply:
         approver = approver_of(desk.config.approvals.approvers, principal_of(caller))
     except RefusedError as refused:
         return refused.reply
-    found = [
-        (modified, key.split("/")[1])
-        for key, modified in desk.ledger.keys("rollouts/")
-        if key.endswith("/rollout.json")
+    ledger, newest, now = desk.ledger, newest_place(desk.ledger), desk.clock()
+    began = [
+        name
+        for name in islice(newest_first(ledger), MOST_LISTED)
+        # The newest may have its place and nothing else yet.
+        if ledger.get(rollout_key(name, "rollout")) is not None
     ]
-    newest = [name for _, name in sorted(found, key=lambda item: datetime.fromisoformat(item[0]))]
-    now = desk.clock()
-    listed = [line_of(name, approver, desk, now) for name in reversed(newest[-MOST_LISTED:])]
-    return Reply(200, {"rollouts": listed, "more": max(0, len(found) - MOST_LISTED)}, "listed")
+    listed = [line_of(name, approver, desk, now) for name in began]
+    older = max(0, newest.number - MOST_LISTED) if newest else 0
+    return Reply(200, {"rollouts": listed, "more": older}, "listed")
 
 
 def describe(caller: Caller, rollout: str, desk: Desk) -> Reply:

@@ -11,6 +11,7 @@ from aicr_pipeline.actions.record_stall import STALLED
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.executions import Executions
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.order import newest_place, take_place
 from aicr_pipeline.adapters.rollouts import (
     ActivePlan,
     active_plan,
@@ -22,7 +23,6 @@ from aicr_pipeline.adapters.rollouts import (
     load_rollout,
     next_number,
     standing_decision,
-    without_end,
 )
 from aicr_pipeline.adapters.runtimes import standing_wish
 from aicr_pipeline.adapters.statuses import is_drifted
@@ -94,10 +94,18 @@ def start_rollout(
         coordination.drop_lock(holder)
         if coordination.take_lock(name) != name:
             return {"started": False, "because": "another rollout took the lock"}
-    active_one = _settle_others(ledger, coordination, executions, name, plan, rfc3339(now))
-    if active_one is not None:
-        _say_that_it_waits(ledger, active_one, plan, rfc3339(now))
-        return {"started": False, "because": f"rollout {active_one} is active"}
+    last = newest_place(ledger)
+    # Again, after that look: whoever ended this rollout and took its place did so in this order.
+    if is_over(ledger, name):
+        return {"started": False, "because": f"rollout {name} is over"}
+    if last is not None and last.rollout != name and not is_over(ledger, last.rollout):
+        # Whoever holds the lock is the only one, so there is such a one only when the table was lost.
+        if executions.state(last.rollout) == "running":
+            coordination.drop_lock(name)
+            coordination.take_lock(last.rollout)
+            _say_that_it_waits(ledger, last.rollout, plan, rfc3339(now))
+            return {"started": False, "because": f"rollout {last.rollout} is active"}
+        _supersede(ledger, last.rollout, plan, rfc3339(now))
     # Again: a rollout that was superseded just now may have written releases.
     active = _active(ledger, coordination, plan)
     number = int(name.rpartition("-")[2])
@@ -119,6 +127,9 @@ def start_rollout(
         inherits=approved.rollout if approved else None,
     )
     ledger.put_once(cause, json.dumps({"rollout": name}).encode())
+    # Before the record: a rollout that has one is found, whatever dies here.
+    if last is None or last.rollout != name:
+        take_place(ledger, last.number + 1 if last else 1, name)
     ledger.put_once(rollout_key(name, "rollout"), json.dumps(rollout.wire(), sort_keys=True).encode())
     written = ledger.get_json(rollout_key(name, "rollout"))
     state = {
@@ -189,25 +200,6 @@ def _free_if_over(ledger: Ledger, coordination: Coordination, executions: Execut
     holder = coordination.lock_holder()
     if holder is not None and is_over(ledger, holder) and executions.state(holder) == "ended":
         coordination.drop_lock(holder)
-
-
-def _settle_others(
-    ledger: Ledger, coordination: Coordination, executions: Executions, name: str, plan: str, now: str
-) -> str | None:
-    """End each rollout that has no outcome and no execution; what it wrote must not count as unchanged.
-
-    Whoever holds the lock is the only one, so there are such only when the table was lost. One that still
-    runs gets its lock back, and is returned.
-    """
-    for other in without_end(ledger):
-        if other == name:
-            continue
-        if executions.state(other) == "running":
-            coordination.drop_lock(name)
-            coordination.take_lock(other)
-            return other
-        _supersede(ledger, other, plan, now)
-    return None
 
 
 def _is_overdue(ledger: Ledger, name: str, now: str) -> bool:

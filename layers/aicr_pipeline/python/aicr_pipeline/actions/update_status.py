@@ -1,6 +1,6 @@
 """The status of the cluster's runtime: looked at by the clock and when something happened."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from aicr_pipeline.adapters.bus import Bus, Notifier
 from aicr_pipeline.adapters.cluster import Cluster
 from aicr_pipeline.adapters.coordination import Coordination
 from aicr_pipeline.adapters.ledger import Inbox, Ledger
+from aicr_pipeline.adapters.order import newest_first
 from aicr_pipeline.adapters.rollouts import (
     active_plan,
     load_acknowledgement,
@@ -49,6 +50,8 @@ from aicr_pipeline.model.status import Condition, ConditionType, Status
 
 #: A start is tried three times, minutes apart; then its event is in the dead-letter queue.
 STARTED_WITHIN = timedelta(minutes=10)
+#: A run takes hours at most; where there is a schedule, one of these ended.
+RECENT_RUNS = timedelta(days=2)
 #: The fact that says what people know.
 TOLD = "status-told"
 STATUS_CHANGED = "Status Changed"
@@ -133,8 +136,8 @@ def see(sources: Sources, clock: Clock) -> Seen:
         config=config,
         now=now,
         wish=wish,
-        known=next(iter(ledger.keys("resolves/")), None) is not None,
-        resolve=_resolve(sources, wish),
+        known=ledger.first_key("resolves/") is not None,
+        resolve=_resolve(sources, wish, now),
         rollout=rollout,
         active=active,
         engine=_engine(sources.argocd, active),
@@ -198,19 +201,34 @@ def _active(ledger: Ledger) -> ActiveSeen:
     return ActiveSeen(active.digest, plan, active.is_whole, active.outcome)
 
 
-def _resolve(sources: Sources, wish: Wish) -> ResolveSeen | None:
-    """The newest end of a run for the current runtime; a run that stopped without one when it is newer."""
+def _resolve(sources: Sources, wish: Wish, now: datetime) -> ResolveSeen | None:
+    """How the newest run for the current runtime ended, or stopped without an end."""
     if wish.version is None:
         return None
     ledger, cluster = sources.ledger, sources.config.cluster.name
-    runs = execution_name(cluster, wish.version, 0)[:-1]
-    newest: tuple[str, str] | None = None
-    for key, modified in ledger.keys(f"resolves/{runs}"):
-        if key.endswith("/told.json") or "/stalls/" in key:
-            newest = max(newest or ("", ""), (modified, key))
-    if newest is None:
-        return None
-    key, run = newest[1], newest[1].split("/")[1]
+    for folder in _newest_runs(ledger, f"resolves/{execution_name(cluster, wish.version, 0)[:-1]}", now):
+        ends = [
+            (modified, key)
+            for key, modified in ledger.keys(folder)
+            if key.endswith("/told.json") or "/stalls/" in key
+        ]
+        if ends:
+            return _resolve_seen(sources, max(ends)[1])
+    return None
+
+
+def _newest_runs(ledger: Ledger, runs: str, now: datetime) -> Iterator[str]:
+    """Folders of the runs for one runtime, the newest first: after the first they are named by their time.
+
+    A schedule makes thousands, so those before the last days are listed only when none of these ended.
+    """
+    recent = ledger.level(runs, after=f"{runs}{now - RECENT_RUNS:%Y%m%d}")
+    yield from reversed(recent)
+    yield from reversed([folder for folder in ledger.level(runs) if folder not in recent])
+
+
+def _resolve_seen(sources: Sources, key: str) -> ResolveSeen | None:
+    ledger, run = sources.ledger, key.split("/")[1]
     found = dict(ledger.get_json(key) or {})
     if key == told_key("resolves", run):
         event = found.pop("event", None)
@@ -220,30 +238,16 @@ def _resolve(sources: Sources, wish: Wish) -> ResolveSeen | None:
 
 def _rollout(sources: Sources, now: datetime) -> RolloutSeen | None:
     """The rollout that is on; else the newest that ended as something else than superseded."""
-    by_name: dict[str, dict[str, str]] = {}
-    for key, modified in sources.ledger.keys("rollouts/"):
-        _, name, document = key.split("/", 2)
-        by_name.setdefault(name, {})[document] = modified
-    on = [
-        (documents["rollout.json"], name)
-        for name, documents in by_name.items()
-        if "rollout.json" in documents and "outcome.json" not in documents
-    ]
-    if on:
-        name = max(on)[1]
-        return _rollout_seen(name, by_name[name], sources, now)
-    over = sorted(
-        (
-            (documents["outcome.json"], name)
-            for name, documents in by_name.items()
-            if "outcome.json" in documents
-        ),
-        reverse=True,
-    )
-    for _, name in over:
-        outcome = load_outcome(sources.ledger, name)
-        if outcome is not None and outcome.outcome is not Outcome.Superseded:
-            return _rollout_seen(name, by_name[name], sources, now)
+    for name in newest_first(sources.ledger):
+        folder = f"rollouts/{name}/"
+        documents = {key.removeprefix(folder): modified for key, modified in sources.ledger.keys(folder)}
+        if "outcome.json" in documents:
+            outcome = load_outcome(sources.ledger, name)
+            if outcome is None or outcome.outcome is Outcome.Superseded:
+                continue
+        elif "rollout.json" not in documents:
+            continue  # it has its place, and begins just now
+        return _rollout_seen(name, documents, sources, now)
     return None
 
 

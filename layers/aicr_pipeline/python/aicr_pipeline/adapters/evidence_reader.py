@@ -1,4 +1,4 @@
-"""All evidence of a ledger, each statement verified against pinned keys and its own plan.
+"""The evidence of a ledger, newest first, each statement verified against pinned keys and its own plan.
 
 A statement counts only as the one of a rollout that succeeded: not one that nothing points at, which a run
 that died leaves behind, and not one of a rollout that somebody stopped or that ended otherwise.
@@ -6,11 +6,13 @@ that died leaves behind, and not one of a rollout that somebody stopped or that 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import LedgerReader
+from aicr_pipeline.adapters.order import newest_first
 from aicr_pipeline.decide.canonical import sha256
 from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
 from aicr_pipeline.decide.qualification import Left, Proven
@@ -21,42 +23,84 @@ from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.rollout import Outcome, rollout_key
 
 FOLDER = "evidence/"
+#: Rollouts whose evidence is looked at in any case, so that what does not count is named with its cause.
+LOOKED_AT = 100
 _KEY = re.compile(r"evidence/([a-z0-9-]+)/([0-9A-Za-z_-]+)/([0-9a-f]{64})\.intoto\.json")
-#: Keys that AICR signed with, which nobody pins.
-_AICR_KEY = re.compile(r"evidence/[a-z0-9-]+/aicr-keys/[0-9a-f]{64}\.pem")
-#: Public keys that signed, for convenience; what is trusted is named by who asks.
-_PUBLIC_KEY = re.compile(r"evidence/[a-z0-9-]+/keys/([0-9a-f]{64})\.pem")
+#: Beside the rollouts: public keys that signed, for convenience; what is trusted is named by who asks.
+_KEYS = ("keys", "aicr-keys")
 _SNAPSHOT = re.compile(r"(?:rollouts|resolves)/[^/]+/snapshot\.yaml")
 
 
-def read_evidence(ledger: LedgerReader, keys: Sequence[bytes]) -> tuple[list[Proven], list[Left]]:
-    """Every envelope under ``evidence/``: what verified, and what did not and why.
+@dataclass(frozen=True)
+class Evidence:
+    """What was looked at: what verified, and what did not and why. ``older`` rollouts' was not."""
+
+    proven: list[Proven]
+    left: list[Left]
+    older: int
+
+
+def read_evidence(
+    ledger: LedgerReader, keys: Sequence[bytes], is_enough: Callable[[Sequence[Proven]], bool]
+) -> Evidence:
+    """The envelopes under ``evidence/``, those of the rollout that began last first.
 
     Parameters
     ----------
     keys:
         The public keys that are trusted, PEM or DER.
+    is_enough:
+        Whether anything older changes nothing, by what verified so far. Asked after ``LOOKED_AT`` rollouts.
     """
     proven: list[Proven] = []
     left: list[Left] = []
-    for key, _ in ledger.keys(FOLDER):
-        if _PUBLIC_KEY.fullmatch(key) or _AICR_KEY.fullmatch(key):
-            continue
-        found = _look(ledger, key, keys)
-        if isinstance(found, Proven):
-            proven.append(found)
-        else:
-            left.append(found)
-    return proven, left
+
+    def look(prefix: str) -> None:
+        for key, _ in ledger.keys(prefix):
+            found = _look(ledger, key, keys)
+            if isinstance(found, Proven):
+                proven.append(found)
+            else:
+                left.append(found)
+
+    rollouts: dict[str, list[str]] = {}
+    for cluster in clusters(ledger):
+        for found in ledger.level(f"{FOLDER}{cluster}/"):
+            name = found.split("/")[2]
+            if not found.endswith("/"):
+                look(found)
+            elif name not in _KEYS:
+                rollouts.setdefault(name, []).append(found)
+    for looked, name in enumerate(_newest_of(rollouts, ledger)):
+        if looked >= LOOKED_AT and is_enough(proven):
+            break
+        for folder in rollouts.pop(name):
+            look(folder)
+    return Evidence(proven, left, len(rollouts))
+
+
+def _newest_of(rollouts: Collection[str], ledger: LedgerReader) -> Iterator[str]:
+    """Those of ``rollouts`` that are left, the one that began last first; then any that never began."""
+    for name in newest_first(ledger):
+        if not rollouts:
+            return
+        if name in rollouts:
+            yield name
+    yield from list(rollouts)
+
+
+def clusters(ledger: LedgerReader) -> list[str]:
+    """Of which clusters there is evidence: a ledger is of one."""
+    return [found.split("/")[1] for found in ledger.level(FOLDER) if found.endswith("/")]
 
 
 def pinned_key(ledger: LedgerReader, mark: str) -> bytes | None:
     """The public key of a fingerprint, DER, as the ledger keeps it; None when it is not there or another."""
-    for key, _ in ledger.keys(FOLDER):
-        found = _PUBLIC_KEY.fullmatch(key)
-        if found is not None and found[1] == mark:
+    for cluster in clusters(ledger):
+        text = ledger.get(f"{FOLDER}{cluster}/keys/{mark}.pem")
+        if text is not None:
             try:
-                der = as_der(read_key(ledger.get(key) or b""))
+                der = as_der(read_key(text))
             except ValueError:
                 return None
             return der if fingerprint(der) == mark else None
@@ -67,8 +111,7 @@ def newest_snapshot(ledger: LedgerReader) -> Snapshot | None:
     """What the cluster was seen to be last, by a resolve or after an install; None when nobody can say."""
     found = [
         (datetime.fromisoformat(written), key)
-        for folder in ("resolves/", "rollouts/")
-        for key, written in ledger.keys(folder)
+        for key, written in (*_newest_of_each_runtime(ledger), *_newest_after_an_install(ledger))
         if _SNAPSHOT.fullmatch(key)
     ]
     text = ledger.get(max(found)[1]) if found else None
@@ -76,6 +119,24 @@ def newest_snapshot(ledger: LedgerReader) -> Snapshot | None:
         return None if text is None else read_snapshot(text)
     except PipelineError:
         return None
+
+
+def _newest_of_each_runtime(ledger: LedgerReader) -> Iterator[tuple[str, str]]:
+    """Key and time of the last snapshot of each runtime's runs, which are named by their times."""
+    runs: dict[str, list[str]] = {}
+    for folder in ledger.level("resolves/"):
+        runs.setdefault(folder.rpartition("-")[0], []).append(folder)
+    for folders in runs.values():
+        snapshots = (list(ledger.keys(f"{folder}snapshot.yaml")) for folder in reversed(folders))
+        yield from next((found for found in snapshots if found), [])
+
+
+def _newest_after_an_install(ledger: LedgerReader) -> list[tuple[str, str]]:
+    """Key and time of the snapshot of the last rollout that took one."""
+    for name in newest_first(ledger):
+        if found := list(ledger.keys(f"rollouts/{name}/snapshot.yaml")):
+            return found
+    return []
 
 
 def _look(ledger: LedgerReader, key: str, keys: Sequence[bytes]) -> Proven | Left:

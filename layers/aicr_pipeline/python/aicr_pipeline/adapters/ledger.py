@@ -26,6 +26,14 @@ class LedgerReader(Protocol):
         """Pairs of key and the time it was written (ISO) under a prefix."""
         ...
 
+    def first_key(self, prefix: str) -> str | None:
+        """The first key under a prefix, in the order of the keys; None when there is none."""
+        ...
+
+    def level(self, prefix: str) -> list[str]:
+        """What stands one level under a prefix, in order: keys, and folders, which end in a slash."""
+        ...
+
 
 class Ledger:
     """Write-once documents. ``If-None-Match: *`` makes the first writer the only one."""
@@ -100,6 +108,32 @@ class Ledger:
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
             for item in page.get("Contents", []):
                 yield item["Key"], item["LastModified"].isoformat()
+
+    def first_key(self, prefix: str) -> str | None:
+        """The first key under a prefix, by one request that lists no other; None when there is none."""
+        page = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=1)
+        return next((str(item["Key"]) for item in page.get("Contents", [])), None)
+
+    def level(self, prefix: str, after: str = "") -> list[str]:
+        """What stands one level under a prefix, in order: keys, and folders, which end in a slash.
+
+        A thousand cost one request, whatever the folders hold.
+
+        Parameters
+        ----------
+        after:
+            Only what comes after this in the order of keys.
+        """
+        start = {"StartAfter": after} if after else {}
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix, Delimiter="/", **start
+        )
+        return sorted(
+            str(found[name])
+            for page in pages
+            for part, name in (("Contents", "Key"), ("CommonPrefixes", "Prefix"))
+            for found in page.get(part, [])
+        )
 
 
 class ListedLedger(Ledger):

@@ -1,6 +1,5 @@
 """A folder that holds the ledger's objects, as ``aws s3 sync`` and ``make demo`` leave them."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,23 +44,18 @@ class LedgerFolder:
             ) from error
 
     def keys(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Pairs of key and time under a prefix.
-
-        A copied file has the copy's time, so a record that says when it was finished is believed first.
-        """
+        """Pairs of key and time under a prefix. The time may be the copy's: it orders no rollouts."""
         top = self.folder / prefix.rpartition("/")[0]
         for file in sorted(top.rglob("*")):
             key = file.relative_to(self.folder).as_posix()
             if file.is_file() and key.startswith(prefix):
-                yield key, _own_time(file) or datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
+                yield key, datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
 
+    def first_key(self, prefix: str) -> str | None:
+        """The first key under a prefix; None when there is none."""
+        return min((key for key, _ in self.keys(prefix)), default=None)
 
-def _own_time(file: Path) -> str | None:
-    if file.name != "outcome.json":
-        return None
-    try:
-        said = json.loads(file.read_bytes())["finishedAt"]
-        moment = datetime.fromisoformat(said)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return said if moment.tzinfo else None
+    def level(self, prefix: str) -> list[str]:
+        """What stands one level under a prefix, in order: keys, and folders, which end in a slash."""
+        cut = len(prefix)
+        return sorted({key[:cut] + "".join(key[cut:].partition("/")[:2]) for key, _ in self.keys(prefix)})

@@ -3,9 +3,11 @@
 import json
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import LedgerReader
+from aicr_pipeline.adapters.order import newest_first
 from aicr_pipeline.adapters.rollouts import (
     load_outcome,
     load_plan,
@@ -81,15 +83,11 @@ def find_plan(ledger: LedgerReader, name: str) -> Plan:
 
 def what_there_is(ledger: LedgerReader) -> str:
     """The newest rollouts and the plans of a ledger, for who named none that is there."""
-    rollouts = sorted(
-        (written, key.split("/")[1])
-        for key, written in ledger.keys("rollouts/")
-        if key.endswith("/rollout.json")
-    )
+    rollouts = list(islice(newest_first(ledger), MOST_NAMED))
     plans = sorted((written, key[6:18]) for key, written in ledger.keys("plans/") if key.endswith(".json"))
     if not rollouts and not plans:
         return "The ledger has no rollout and no plan yet."
-    names = ", ".join(name for _, name in reversed(rollouts[-MOST_NAMED:])) or "none"
+    names = ", ".join(rollouts) or "none"
     digests = ", ".join(digest for _, digest in reversed(plans[-MOST_NAMED:])) or "none"
     return f"There are rollouts, the newest first: {names}. Plans: {digests}."
 

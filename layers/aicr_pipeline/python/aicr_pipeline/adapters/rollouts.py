@@ -2,10 +2,10 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
+from aicr_pipeline.adapters.order import newest_first
 from aicr_pipeline.clock import parse_time
 from aicr_pipeline.decide.approval import check_revocation, is_covered
 from aicr_pipeline.decide.ending import outcome_of, progress_of, what_to_do
@@ -221,15 +221,13 @@ def refuse_over(ledger: Ledger, name: str) -> None:
 
 
 def active_plan(ledger: LedgerReader) -> ActivePlan:
-    """Read the outcomes, newest first, back to the last success."""
-    outcomes = [
-        (datetime.fromisoformat(modified), key)
-        for key, modified in ledger.keys("rollouts/")
-        if key.endswith("/outcome.json")
-    ]
+    """Read the outcomes, newest first, back to the last success: no older one is asked for.
+
+    Rollouts end in the order in which they begin, and only the newest may not be over.
+    """
     is_whole = True
-    for _, key in sorted(outcomes, reverse=True):
-        outcome = load_outcome(ledger, key.split("/")[1])
+    for name in newest_first(ledger):
+        outcome = load_outcome(ledger, name)
         if outcome is None:
             continue
         if outcome.outcome is Outcome.Succeeded:
@@ -244,28 +242,24 @@ _DRIFTED = (Reason.InventoryDrift, Reason.MovedReleaseMissing)
 
 def _may_have_written(ledger: LedgerReader, outcome: RolloutOutcome) -> bool:
     """Whether the gate let any step through: its record is written before the release is."""
-    return any(True for _ in ledger.keys(f"rollouts/{outcome.rollout}/steps/"))
-
-
-def without_end(ledger: LedgerReader) -> list[str]:
-    """Rollouts that began and have no outcome: the active one, and any that was lost sight of."""
-    documents: dict[str, set[str]] = {}
-    for key, _ in ledger.keys("rollouts/"):
-        _, name, document = key.split("/", 2)
-        documents.setdefault(name, set()).add(document)
-    return [
-        name
-        for name, found in sorted(documents.items())
-        if "rollout.json" in found and "outcome.json" not in found
-    ]
+    return ledger.first_key(f"rollouts/{outcome.rollout}/steps/") is not None
 
 
 def next_number(ledger: Ledger, cluster: str, plan: str) -> int:
-    """The number of a fresh rollout to a plan: one more than those that are over."""
-    number = 1
-    while is_over(ledger, execution_name(cluster, plan, number)):
-        number += 1
-    return number
+    """The number of a fresh rollout to a plan: one more than those that are over.
+
+    A number is used once the one below is over, so the last of them is found by halves.
+    """
+    over, other = 0, 1
+    while is_over(ledger, execution_name(cluster, plan, other)):
+        over, other = other, 2 * other
+    while other - over > 1:
+        middle = (over + other) // 2
+        if is_over(ledger, execution_name(cluster, plan, middle)):
+            over = middle
+        else:
+            other = middle
+    return other
 
 
 def _load(ledger: LedgerReader, name: str, document: str, model: type[DocumentT]) -> DocumentT | None:

@@ -108,24 +108,18 @@ def qualify(found: Iterable[Proven], unverified: Iterable[Left], now: Now) -> Qu
     Parameters
     ----------
     found:
-        Every statement of the ledger that verified.
+        The statements of the ledger that verified, back to the newest that counts.
     unverified:
         What did not; it is named and changes nothing.
     """
-    ignored, counting = list(unverified), []
-    for one in found:
+    verified, ignored = list(found), list(unverified)
+    for one in verified:
         why = "; ".join(never_counts(one.binding, now.cluster))
         if why:
             ignored.append(Left(one.key, why))
-        else:
-            counting.append(one)
     recipe = now.plan.desired_state.recipe if now.plan else None
     profile = next((one for one in PROFILES if recipe is not None and one.recipe == recipe), None)
-    newest = max(
-        (one for one in counting if one.binding.plan.recipe == recipe),
-        key=lambda one: parse_time(one.binding.bound_at),
-        default=None,
-    )
+    newest = newest_counting(verified, now)
     if newest is not None:
         now = _with_planned_images(now, newest.binding)
     differences = tuple(stale(newest.binding, now)) if newest else ()
@@ -135,6 +129,20 @@ def qualify(found: Iterable[Proven], unverified: Iterable[Left], now: Now) -> Qu
         now.cluster, standing, because, profile, newest, differences, unknown,
         tuple(sorted(ignored, key=lambda left: left.key)),
     )  # fmt: skip
+
+
+def newest_counting(found: Iterable[Proven], now: Now) -> Proven | None:
+    """The newest statement that counts for the recipe that is active."""
+    recipe = now.plan.desired_state.recipe if now.plan else None
+    return max(
+        (
+            one
+            for one in found
+            if one.binding.plan.recipe == recipe and not any(never_counts(one.binding, now.cluster))
+        ),
+        key=lambda one: parse_time(one.binding.bound_at),
+        default=None,
+    )
 
 
 def _with_planned_images(now: Now, binding: Binding) -> Now:

@@ -97,6 +97,8 @@ def told(made: Mapping[str, Any]) -> list[str]:
     lines += [f"unknown     {one}" for one in made["unknown"]]
     for left in made["ignored"]:
         lines += [f"ignored     {left['key']}", f"            {left['why']}"]
+    if made.get("older"):
+        lines.append(f"older       the evidence of {made['older']} rollouts before was not looked at")
     if made["checks"]:
         lines += ["", "checking what runs"]
         lines += [_check(one) for one in made["checks"]]
