@@ -56,11 +56,10 @@ def read_tar_gz(
             name = name_of(entry)
             if name is None:
                 continue
+            _check_form(raw, entry, name[:200])
             if name in files:
                 raise UnsoundError(f"entry {name[:200]} stands twice")
-            if entry.size < 0:  # a header may say so, and tarfile goes back by it
-                raise UnsoundError(f"it is no sound tar.gz archive: entry {name[:200]} has a size below zero")
-            total += entry.size  # what a sparse entry expands to is not in the archive's own size
+            total += entry.size
             if entry.size > limits.file_bytes or total > limits.all_bytes or len(files) >= limits.files:
                 raise TooLargeError(f"entry {name[:200]} is too large, or one of too many")
             files[name] = _sound(partial(_content, archive, entry))
@@ -77,6 +76,30 @@ def _sound(ask: Callable[[], T]) -> T:
         return ask()
     except (tarfile.TarError, ValueError, EOFError, RecursionError, OverflowError) as error:
         raise UnsoundError(f"it is no sound tar.gz archive ({type(error).__name__})") from None
+
+
+def _check_form(raw: bytes, entry: tarfile.TarInfo, name: str) -> None:
+    """Forms that programs read differently: found by unpacking damaged archives with GNU tar, too."""
+    at = entry.offset_data - tarfile.BLOCKSIZE
+    header, extensions = raw[at : entry.offset_data], raw[entry.offset : at]
+    problem = None
+    if entry.size < 0:  # tarfile goes back by it, or gives an empty file
+        problem = "has a size below zero"
+    elif entry.issparse():  # what it expands to is not in the archive's own size, either
+        problem = "is sparse"
+    elif header[257:265] == tarfile.GNU_MAGIC and header[345:500].strip(b"\0"):
+        # No prefix of a name is there in GNU's form; tarfile puts it before the name all the same.
+        problem = "has another name, too"
+    elif extensions and len(extensions) != _length(extensions):
+        problem = "is described by several headers, and each may name it"
+    if problem is not None:
+        raise UnsoundError(f"it is no sound tar.gz archive: entry {name} {problem}")
+
+
+def _length(extension: bytes) -> int:
+    """Of the first header and what it holds."""
+    size = tarfile.TarInfo.frombuf(extension[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape").size
+    return tarfile.BLOCKSIZE * (1 + -(-size // tarfile.BLOCKSIZE))
 
 
 def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
