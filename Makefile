@@ -40,7 +40,7 @@ demo: $(READY) ## the main job on this machine [CLUSTER= RUNTIME= BUNDLE= CHARTS
 
 test: $(READY) ## all tests; installs Debian's registry, nginx, skopeo and chromium where it is root
 	@bash .ci/debian
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 check: $(READY) ## format, lint, types, import layers
 	@$(BIN)/ruff format --check $(CODE)
