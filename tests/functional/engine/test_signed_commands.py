@@ -103,7 +103,13 @@ class Writers:
     def __init__(self, engine: LocalAws) -> None:
         self.engine = engine
 
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
+    def list_objects_v2(self, *, Bucket: str, **asked: Any) -> Any:
+        return self.engine.client("s3").list_objects_v2(Bucket=self.engine.outputs["LedgerBucket"], **asked)
+
+    def get_object(self, *, Bucket: str, Key: str) -> Any:
+        return self.engine.client("s3").get_object(Bucket=self.engine.outputs["LedgerBucket"], Key=Key)
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:
         function = next(names[0] for _, pattern, names in LEDGER_WRITERS if fnmatchcase(Key, pattern))
         s3 = s3_of(self.engine, function)
         Ledger(s3, self.engine.outputs["LedgerBucket"]).put_same(Key, Body)

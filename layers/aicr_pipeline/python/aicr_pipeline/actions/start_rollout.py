@@ -97,6 +97,7 @@ def start_rollout(
     last = newest_place(ledger)
     # Again, after that look: whoever ended this rollout and took its place did so in this order.
     if is_over(ledger, name):
+        coordination.drop_lock(name)
         return {"started": False, "because": f"rollout {name} is over"}
     if last is not None and last.rollout != name and not is_over(ledger, last.rollout):
         # Whoever holds the lock is the only one, so there is such a one only when the table was lost.
