@@ -19,11 +19,11 @@ MODULES = sorted(
            "mirror")),
         *(PROGRAM / "decide" / f"{name}.py" for name in
           ("addresses", "chart_archive", "chart_package", "chart_yaml", "helm_index", "provenance",
-           "unpack")),
+           "tar_gz", "unpack")),
     ]
 )  # fmt: skip
 #: Functions that put a sentence around what their callers say.
-AROUND = ("_unsupported", "_invalid", "invalid", "_too_large", "_refused")
+AROUND = ("_unsupported", "_invalid", "invalid", "_too_large", "_refused", "UnsoundError", "TooLargeError")
 
 
 def sections() -> dict[str, str]:
