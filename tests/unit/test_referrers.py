@@ -1,4 +1,4 @@
-"""What is attached to a manifest is a stranger's word: whoever may push can attach, and lists say anything."""
+"""What is attached to a manifest is the word of whoever may push: a list of it may say anything."""
 
 import json
 from typing import Any, NamedTuple
