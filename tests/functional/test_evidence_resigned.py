@@ -114,6 +114,50 @@ def test_every_field_that_a_record_repeats_is_held_against_it(
     assert seen > 70
 
 
+#: Evidence of earlier versions lacks them, or none of it is nothing: left out, they say nothing.
+MAY_LACK = (
+    "fourEyes", "notQualifyingBecause", "plan.resolvedBy", "runtimeDigest", "tuple", "tuple.drivers",
+    "tuple.fabrics", "tuple.instanceTypes", "tuple.kernels", "tuple.nodeImages", "tuple.workloadImages",
+    "validation.failed", "validation.other", "validation.skipped",
+)  # fmt: skip
+
+
+def fields(value: Any, path: str = "") -> Iterator[str]:
+    """Every field, objects included; of a list those of its first."""
+    if isinstance(value, dict) and path != "documents":
+        for name, inner in value.items():
+            own = f"{path}.{name}" if path else name
+            yield own
+            yield from fields(inner, own)
+    elif isinstance(value, list):
+        for inner in value[:1]:
+            yield from fields(inner, f"{path}.0")
+
+
+def test_no_field_that_a_record_has_may_be_left_out(
+    world: EvidenceWorld, files: dict[str, bytes], predicate: dict[str, Any]
+) -> None:
+    names = list(fields(predicate))
+    assert len(names) > 80
+    left_out = {path for path in names if look(world, files, changed(predicate, path)).code != INVALID}
+    assert left_out == set(MAY_LACK)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("approval.identityReason", "hardware tokens", "records: request.json does not say why a link"),
+        ("approval.inheritedFrom", "demo-12345678-0", "records: the record of alex's approval is missing"),
+        ("plan.fromDigest", sha("x"), "records: rollout.json does not say"),
+        ("aicrEvidence.keyFingerprint", "0" * 64, "subjects: AICR's evidence is signed without a key"),
+    ],
+)
+def test_a_field_that_no_record_has(
+    world: EvidenceWorld, files: dict[str, bytes], predicate: dict[str, Any], path: str, value: Any, says: str
+) -> None:
+    assert failed(look(world, files, changed(predicate, path, value))).startswith(says)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -361,6 +361,18 @@ def test_a_statement_that_says_it_qualifies_and_lacks_what_is_asked_now(
     assert verdict.code == NOT_ENOUGH and why in verdict.checks[-1].detail
 
 
+@pytest.mark.parametrize("where", ["desiredState", "recorded", "releases", "version", "validation"])
+def test_a_plan_with_a_name_twice_is_not_the_plan(where: str) -> None:
+    """Whoever reads the file sees the first, and the digest is of the last."""
+    name = b'"%s":' % where.encode()
+    assert PLAN_TEXT.count(name) > 0
+    forged = PLAN_TEXT.replace(name, name + b'"as the board approved it",' + name, 1)
+    assert json.loads(forged) == json.loads(PLAN_TEXT)
+    verdict = look(text=forged)
+    assert (verdict.code, failed(verdict)) == (INVALID, "plan")
+    assert "a name stands twice" in verdict.checks[-1].detail
+
+
 def test_a_key_that_is_not_among_the_pinned() -> None:
     mine, other = fingerprint(DER), "0" * 64
     assert verify(SEALED, DER, PLAN_TEXT, require_qualifying=False, fingerprints=(other, mine)).code == VALID

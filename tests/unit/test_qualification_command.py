@@ -475,6 +475,15 @@ def test_nothing_that_evidence_says_becomes_markup_or_moves_a_cursor(run: Run, f
     assert "<script" not in (folder / "page.html").read_text()
 
 
+@pytest.mark.parametrize("name", ["release.json", "running.json"])
+def test_a_name_that_stands_twice_is_refused(run: Run, folder: Path, name: str) -> None:
+    """A person reads the first, and a program the last."""
+    text = (folder / name).read_text()
+    (folder / name).write_text('{"pipeline": 1, "functions": 2, ' + text[1:])
+    code, out, err = run("--release", "release.json")
+    assert (code, out) == (INVALID, "") and f"{name} is not JSON, or has a name twice" in err
+
+
 def test_a_release_that_this_version_does_not_know_is_refused(run: Run, folder: Path) -> None:
     for change in ({"apiVersion": "release.aicr-pipeline.dev/v2"}, {"extra": 1}):
         (folder / "other.json").write_text(json.dumps(RELEASE.wire() | change))

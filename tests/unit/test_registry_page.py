@@ -23,16 +23,7 @@ MODULES = sorted(
     ]
 )  # fmt: skip
 #: Functions that put a sentence around what their callers say.
-AROUND = (
-    "_unsupported",
-    "_invalid",
-    "invalid",
-    "_too_large",
-    "_refused",
-    "unpack",
-    "UnsoundError",
-    "TooLargeError",
-)
+AROUND = ("_unsupported", "_invalid", "invalid", "_too_large", "_refused", "UnsoundError", "TooLargeError")
 
 
 def sections() -> dict[str, str]:

@@ -20,7 +20,7 @@ from aicr_pipeline.adapters.ledger import Ledger, LedgerReader
 from aicr_pipeline.adapters.rollouts import active_plan, load_plan
 from aicr_pipeline.adapters.signed_api import OUTPUT, SignedApi, find_endpoint, stack_outputs
 from aicr_pipeline.decide.checking import check
-from aicr_pipeline.decide.dsse import as_der, fingerprint, read_key
+from aicr_pipeline.decide.dsse import as_der, fingerprint, once, read_key
 from aicr_pipeline.decide.qualification import INCOMPLETE, INVALID, Now, newest_counting, qualify
 from aicr_pipeline.decide.qualification_words import document, told
 from aicr_pipeline.decide.tuple_reader import read_tuple
@@ -188,9 +188,10 @@ def _pinned(ledger: LedgerReader, mark: str) -> bytes:
 
 def _file(file: Path, model: type[DocumentT]) -> DocumentT:
     try:
-        data: Any = json.loads(_bytes(file))
+        data: Any = json.loads(_bytes(file), object_pairs_hook=once)
     except (ValueError, RecursionError):
-        raise PipelineError(Reason.InvalidConfiguration, f"{file} is not JSON.") from None
+        message = f"{file} is not JSON, or has a name twice in one object."
+        raise PipelineError(Reason.InvalidConfiguration, message) from None
     return parse(model, data, Reason.InvalidConfiguration, str(file))
 
 

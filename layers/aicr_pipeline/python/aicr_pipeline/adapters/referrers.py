@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from aicr_pipeline.adapters.registry import Repository
+from aicr_pipeline.decide.unpack import only_layer
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.reasons import Reason
 
 #: Whoever may push there can attach any number; more than these are not even looked at.
 _MOST = 16
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: The tag under which clients keep the index of referrers where a registry has no API for it.
 _INDEX_TAG = re.compile(r"sha256-[0-9a-f]{64}")
 
@@ -52,23 +54,25 @@ def attached(repository: Repository, digest: str, artifact_type: str, most_bytes
 
 
 def _document(repository: Repository, digest: str, subject: str, most_bytes: int, what: str) -> bytes:
+    if not _DIGEST.fullmatch(digest):
+        raise _unreadable(what, f"{digest[:80]!r} is listed, and no digest")
     manifest = repository.get_manifest(digest)
     if manifest is None:
         raise _unreadable(what, f"{digest} is listed, but missing")
-    layers = _list(manifest.content, "layers", what)
-    about = _type_of(json.loads(manifest.content).get("subject"), "digest")
-    if len(layers) != 1 or about != subject:
+    try:
+        layer, size = only_layer(manifest.content)
+        about = _type_of(json.loads(manifest.content).get("subject"), "digest")
+    except ValueError:
+        about = ""
+    if about != subject:
         raise _unreadable(what, f"{digest} is no document about it")
-    size = layers[0].get("size")
-    if type(size) is not int or size < 0:
-        raise _unreadable(what, f"{digest} has a layer without a size")
     if size > most_bytes:
         raise PipelineError(
             Reason.ContentTooLarge,
             f"{what}: {digest} has {size:,} bytes; {most_bytes:,} are read at most.",
         )
     sink = io.BytesIO()
-    repository.get_blob(str(layers[0].get("digest")), size, sink)
+    repository.get_blob(layer, size, sink)
     return sink.getvalue()
 
 

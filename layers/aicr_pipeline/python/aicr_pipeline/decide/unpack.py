@@ -30,10 +30,14 @@ def unpack(layer: bytes, what: str) -> dict[str, bytes]:
     """
     try:
         return read_tar_gz(layer, Limits(MOST_FILES, MOST_FILE_BYTES, MOST_BYTES), _name)
-    except TooLargeError as error:
-        raise PipelineError(Reason.ContentTooLarge, f"{what}: {error}.") from None
     except ValueError as error:
-        raise PipelineError(Reason.BundleInvalid, f"{what} is refused: {str(error)[:300]}.") from None
+        raise _refused(what, error) from None
+
+
+def _refused(what: str, error: ValueError) -> PipelineError:
+    if isinstance(error, TooLargeError):
+        return PipelineError(Reason.ContentTooLarge, f"{what}: {error}.")
+    return PipelineError(Reason.BundleInvalid, f"{what} is refused: {str(error)[:300]}.")
 
 
 def _name(entry: tarfile.TarInfo) -> str | None:

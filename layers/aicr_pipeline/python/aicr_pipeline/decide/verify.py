@@ -280,6 +280,7 @@ def check_plan(statement: Statement, text: bytes) -> tuple[Plan, str]:
     """The plan is the one that the statement names, and says what the statement says of it."""
     binding = statement.predicate
     plan = read_plan(text, binding.plan.digest)
+    json.loads(text, object_pairs_hook=once)  # a person may read the one, and the digest be of the other
     planned = {release.name: release.chart for release in plan.desired_state.releases}
     bound = {release.name: (release.content_digest, release.manifest_digest) for release in binding.releases}
     if bound != {name: (chart.content_digest, chart.manifest_digest) for name, chart in planned.items()}:

@@ -175,6 +175,12 @@ class _Look:
             },
         )
         check_records(records, self.name, binding.cluster)
+        if approval is not None:
+            link = records.request if approval.identity == "link" else None
+            if approval.identity_reason != (link.identity_reason if link is not None else None):
+                raise ValueError(
+                    "request.json does not say why a link was proof enough, as the statement does"
+                )
         said = (binding.runtime_version, binding.submitter, binding.plan.from_digest, binding.created_at)
         if said != (rollout.runtime_version, rollout.submitter, rollout.from_plan, rollout.created_at):
             raise ValueError("rollout.json does not say what the statement says of the rollout")
