@@ -139,7 +139,7 @@ _RIGHTS: dict[str, Callable[[Granting], tuple[Right, ...]]] = {
         Right(("states:ListExecutions",), (g.arns.resolve_machine,)),
     ),
     "start_rollout": lambda g: (
-        # Whether the wish is paused by now.
+        # Whether the wish is paused, or gone, by now.
         *g.inbox(),
         *g.read("order/*", "rollouts/*", "resolves/*/rollout.json", "runtimes/*"),
         # What caused the rollout is claimed once, so an event that comes twice starts one; so is its place.

@@ -130,20 +130,34 @@ def test_what_is_not_ours_is_never_adopted(place: Place, action: str) -> None:
     assert place.application(RELEASE.name) == before
 
 
+EARLIER = operation(RELEASE, "demo-12345678-0/001-gpu-operator")
+THEIRS = {"info": None}
+HEALING = {"initiatedBy": {"automated": True}, "sync": {}}
+
+
 @pytest.mark.parametrize(
-    "patch",
+    ("patch", "whose"),
     [
-        {"operation": {"sync": {"revision": sha("x")}}},
-        {"status": {"operationState": {"phase": "Running", "operation": {"sync": {}}}}},
-        {"status": {"operationState": {"phase": "Terminating", "operation": {"sync": {}}}}},
+        ({"operation": {"sync": {"revision": sha("x")}, **THEIRS, "initiatedBy": None}}, "somebody else"),
+        ({"operation": {"initiatedBy": {"username": "sam"}, **THEIRS}}, "sam"),
+        ({"operation": EARLIER}, "rollout demo-12345678-0"),
+        (
+            {"status": {"operationState": {"phase": "Running", "operation": EARLIER}}},
+            "rollout demo-12345678-0",
+        ),
+        ({"status": {"operationState": {"phase": "Running", "operation": HEALING}}}, "automated sync"),
+        (
+            {"status": {"operationState": {"phase": "Terminating", "operation": {"sync": {}}}}},
+            "somebody else",
+        ),
     ],
-    ids=["asked", "running", "terminating"],
+    ids=["asked", "a person's", "an earlier one of ours", "and it runs", "self-heal", "terminating"],
 )
-def test_somebody_elses_operation_is_waited_for(place: Place, patch: dict[str, Any]) -> None:
+def test_somebody_elses_operation_is_waited_for(place: Place, patch: dict[str, Any], whose: str) -> None:
     place.put_plan(PLAN)
     existing(place, **patch)
     before = place.application(RELEASE.name)
-    with refused(Reason.Conflict, "somebody else", "waiting for it") as caught:
+    with refused(Reason.Conflict, f"{whose} in flight", "waiting for it", "Terminate it") as caught:
         apply(place, "Upgrade")
     assert type(caught.info.value) is OperationInFlightError, "the state machine comes back every 20 seconds"
     assert caught.info.value.retry

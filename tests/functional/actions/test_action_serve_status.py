@@ -7,7 +7,7 @@ import pytest
 from aicr_pipeline import status as command
 from aicr_pipeline.actions.operators_desk import Caller
 from aicr_pipeline.actions.serve_status import renew_status, tell_running, tell_status
-from aicr_pipeline.adapters.statuses import keep_status
+from aicr_pipeline.adapters.statuses import keep_status, read_status
 from aicr_pipeline.clock import after, rfc3339
 from aicr_pipeline.errors import PipelineError
 from aicr_pipeline.model.base import parse
@@ -22,7 +22,7 @@ from aicr_pipeline.model.status import (
     UnreachableApprover,
 )
 
-from tests.functional.actions.support import BEGAN, PLAN, Place
+from tests.functional.actions.support import BEGAN, PLAN, TABLE, Place
 from tests.unit.qualified import PIPELINE
 
 SAM = Caller("arn:aws:sts::111122223333:assumed-role/operators/sam", "AROA")
@@ -64,6 +64,16 @@ def test_what_is_kept_is_told(place: Place) -> None:
     assert (told.status, told.body) == (200, json.loads(json.dumps(status().wire())))
     place.coordination.put_fact("status", {"apiVersion": "status.aicr-pipeline.dev/v9"})
     assert tell_status(SAM, place.coordination).status == 404, "another version's is none"
+
+
+def test_one_that_was_written_in_another_way_is_replaced(place: Place) -> None:
+    """Its text is not what its content would be written as, so it can be compared with nothing."""
+    text = json.dumps(status().wire(), indent=2)
+    key = {"pk": {"S": "FACT"}, "sk": {"S": "status"}}
+    place.dynamodb.put_item(TableName=TABLE, Item=key | {"value": {"S": text}})
+    later = status(observed_at=after(BEGAN, 60))
+    assert keep_status(place.coordination, later) is later
+    assert read_status(place.coordination) == later
 
 
 def test_a_fresh_one_is_asked_for_by_an_event(place: Place) -> None:

@@ -26,6 +26,11 @@ from tests.unit.samples import plan, refused, sha
 NEWER = plan(**{"recipe": "newer"})
 
 
+@pytest.fixture(autouse=True)
+def submitted(place: Place) -> None:
+    place.submit()
+
+
 def name(made: Plan, number: int = 1) -> str:
     return execution_name("demo", made.desired_state_digest, number)
 
@@ -162,13 +167,17 @@ def test_a_plan_waits_for_the_active_rollout_and_then_comes(place: Place) -> Non
     assert place.coordination.lock_holder() == name(NEWER)
 
 
-def test_nothing_new_is_rolled_out_while_the_runtime_is_paused(place: Place) -> None:
-    """A plan from before the pause waited for the end of a rollout; whoever ends the pause submits again."""
+@pytest.mark.parametrize("wish", ["paused", "deleted"])
+def test_nothing_new_is_rolled_out_while_nobody_wants_it(place: Place, wish: str) -> None:
+    """A plan from before waited for the end of a rollout; whoever wants it again submits it again."""
     start(place, place.want(PLAN))
     start(place, place.want(NEWER, run="run-2"))
-    place.submit(paused=True)
+    if wish == "paused":
+        place.submit(paused=True)
+    else:
+        place.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml")
     end(place, PLAN, "Succeeded")
-    assert start(place, ended(PLAN)) == {"started": False, "because": "the runtime is paused"}
+    assert start(place, ended(PLAN)) == {"started": False, "because": f"the runtime is {wish}"}
     assert list(place.sfn.executions) == [name(PLAN)]
     assert place.coordination.lock_holder() is None
     place.submit()
@@ -719,6 +728,7 @@ def test_each_version_is_resolved_once(place: Place) -> None:
 
 @pytest.mark.parametrize("event", [slot("2026-01-02T06:00:00Z"), HAND], ids=["schedule", "hand"])
 def test_before_the_first_runtime_there_is_nothing_to_resolve(place: Place, event: dict[str, Any]) -> None:
+    place.s3.delete_object(Bucket=INBOX, Key="runtimes/cluster.yaml")
     assert begin(place, event) == {"started": False, "because": "no runtime was submitted yet"}
     version = place.submit()
     assert begin(place, event)["started"] is True

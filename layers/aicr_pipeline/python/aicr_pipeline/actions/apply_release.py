@@ -18,6 +18,7 @@ from aicr_pipeline.decide.application import (
 )
 from aicr_pipeline.decide.approval import check_deadline
 from aicr_pipeline.decide.ending import step_words
+from aicr_pipeline.decide.engine_words import initiator
 from aicr_pipeline.decide.names import request_id
 from aicr_pipeline.errors import PipelineError, TransientError
 from aicr_pipeline.model.config import ClusterConfig
@@ -105,11 +106,13 @@ def _write(config: ClusterConfig, argocd: ArgoCd, release: PlannedRelease, plan:
         )
     if was_asked(current, ours):
         return False
-    state = (current.get("status") or {}).get("operationState")
-    if current.get("operation") or (state or {}).get("phase") in ("Running", "Terminating"):
+    state = (current.get("status") or {}).get("operationState") or {}
+    if current.get("operation") or state.get("phase") in ("Running", "Terminating"):
+        whose = initiator({"operation": current.get("operation") or state.get("operation")})
         raise OperationInFlightError(
             Reason.Conflict,
-            f"Application {release.name} has an operation of somebody else in flight; waiting for it.",
+            f"Application {release.name} has an operation of {whose} in flight; waiting for it. Terminate it "
+            "in Argo CD if it never ends.",
         )
     argocd.replace_application(updated_application(current, release, config, plan, ours))
     return True

@@ -73,10 +73,11 @@ def start_rollout(
         return {"started": False, "because": "the rollout that ended was for this plan"}
     if event.get("detail-type") == STALLED and not _leaves_room(detail, ledger, plan):
         return {"started": False, "because": "what stalled may be redriven, and nothing newer is wanted"}
-    if standing_wish(inbox).paused:
-        # A plan from before the pause waited for the end of a rollout. Whoever ends the pause submits, and
-        # that is resolved anew.
-        return {"started": False, "because": "the runtime is paused"}
+    wish = standing_wish(inbox)
+    if wish.paused or wish.version is None:
+        # A plan from before that waited for the end of a rollout. Whoever wants it again submits, and that is
+        # resolved anew.
+        return {"started": False, "because": f"the runtime is {'paused' if wish.paused else 'deleted'}"}
     active = _active(ledger, coordination, plan)
     if active.digest == plan and active.is_whole:
         return {"started": False, "because": "the plan is active already"}

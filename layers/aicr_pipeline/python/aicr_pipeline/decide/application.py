@@ -146,6 +146,12 @@ def carries(operation_or_state: Mapping[str, Any] | None, request_id: str) -> bo
     return any(item.get("name") == REQUEST_ID and item.get("value") == request_id for item in info)
 
 
+def request_of(operation: Mapping[str, Any]) -> str | None:
+    """The request of the pipeline's that an ``.operation`` is of, whichever rollout's; None of others."""
+    info = operation.get("info") or []
+    return next((str(item.get("value")) for item in info if item.get("name") == REQUEST_ID), None)
+
+
 def was_asked(application: Mapping[str, Any], request_id: str) -> bool:
     """Whether this very request was written before, whatever became of its operation."""
     state = (application.get("status") or {}).get("operationState")

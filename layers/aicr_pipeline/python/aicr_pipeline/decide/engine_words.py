@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from aicr_pipeline.decide.application import BLOCKED
+from aicr_pipeline.decide.application import BLOCKED, request_of
 
 #: Of an error that repo-server only remembers: nothing is tried again for an hour, but for a hard refresh.
 CACHED = "(cached)"
@@ -60,8 +60,12 @@ def out_of_sync(status: Mapping[str, Any]) -> str:
 
 
 def initiator(state: Mapping[str, Any]) -> str:
-    """Who asked for an operation."""
-    by = (state.get("operation") or {}).get("initiatedBy") or {}
+    """Who asked for an operation; of the pipeline's own, which rollout."""
+    operation = state.get("operation") or {}
+    asked = request_of(operation)
+    if asked is not None:
+        return f"rollout {asked.partition('/')[0]}"
+    by = operation.get("initiatedBy") or {}
     if by.get("automated"):
         return "Argo CD's automated sync"
     return str(by.get("username") or "somebody else")
