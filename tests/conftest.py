@@ -4,10 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 #: The fast ones first.
 _ORDER = ("unit", "functional", "infra", "chaos", "browser", "workflow")
+
+# How long an example takes says more of the other work on the machine. With CI set Hypothesis does this itself.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if "CI" not in os.environ:
+    settings.load_profile("shared")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
