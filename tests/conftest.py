@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: The fast ones first.
 _ORDER = ("unit", "functional", "infra", "chaos", "browser", "workflow")
 
-# How long an example takes says more of the other work on the machine. With CI set Hypothesis does this itself.
+# How long an example takes tells of other work on the machine. With CI set Hypothesis does this itself.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if "CI" not in os.environ:
     settings.load_profile("shared")
