@@ -21,6 +21,7 @@ from aicr_pipeline.qualification import main
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.unit.bound import REFERENCE
 from tests.unit.qualified import (
     FABRICS,
     PIPELINE,
@@ -41,7 +42,6 @@ from tests.unit.qualified import (
 )
 from tests.unit.samples import plan, sha
 from tests.unit.test_dsse import DER, PEM
-from tests.unit.test_evidence import REFERENCE
 
 
 @pytest.fixture
