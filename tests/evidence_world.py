@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -32,14 +31,14 @@ from aicr_pipeline.model.evidence import PAYLOAD_TYPE, BoundPipeline
 from aicr_pipeline.model.plan import Plan, PlannedRelease, plan_key
 from aicr_pipeline.model.rollout import Report, Rollout, Validated, rollout_key, step_key, validated_key
 from aicr_pipeline.model.step import StepEvent
-from botocore.exceptions import ClientError
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from local.aicr import artifact, evidence
 from local.aicr.artifact import Files
 from local.aicr.signing import about
 from local.registry import LocalRegistry
+from tests.evidence_stores import Kms, MemoryS3, der_of
 from tests.keys import rsa_key
 from tests.unit.samples import ASSETS, VALIDATOR, config, plan, release, sha
 
@@ -70,74 +69,11 @@ RUNTIME_CHART: Files = {
 }
 
 
-class MemoryS3:
-    """A bucket with what the ledger asks of S3; twice as fast as moto, and no thread."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-
-    def put_object(self, *, Key: str, Body: bytes, **_: Any) -> None:
-        if Key in self.objects:
-            raise ClientError({"Error": {"Code": "PreconditionFailed"}}, "PutObject")
-        self.objects[Key] = Body
-
-    def get_object(self, *, Key: str, **_: Any) -> dict[str, Any]:
-        if Key not in self.objects:
-            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
-        return {"Body": io.BytesIO(self.objects[Key])}
-
-    def list_objects_v2(self, *, Prefix: str, MaxKeys: int, **_: Any) -> dict[str, Any]:
-        (page,) = self.paginate(Prefix=Prefix)
-        return {"Contents": page["Contents"][:MaxKeys]}
-
-    def get_paginator(self, _: str) -> MemoryS3:
-        return self
-
-    def paginate(self, *, Prefix: str, Delimiter: str = "\0", **_: Any) -> Iterator[dict[str, Any]]:
-        parts = [key[len(Prefix) :].partition(Delimiter) for key in self.objects if key.startswith(Prefix)]
-        found = sorted({Prefix + head + cut for head, cut, _rest in parts})
-        yield {
-            "Contents": [{"Key": key, "LastModified": BEGAN} for key in found if key in self.objects],
-            "CommonPrefixes": [{"Prefix": key} for key in found if key not in self.objects],
-        }
-
-
-class Kms:
-    """Software keys behind an alias, with KMS' answers. ``errors`` are raised first, one for each call."""
-
-    def __init__(self, key: Any = None) -> None:
-        self.key = key or ec.derive_private_key(0xA1C2, ec.SECP256R1())
-        self.errors: list[str] = []
-        self.calls: list[str] = []
-        #: The key that takes the alias when so many calls were made.
-        self.moves: dict[int, Any] = {}
-
-    def sign(self, *, Message: bytes, MessageType: str, SigningAlgorithm: str, **_: Any) -> dict[str, bytes]:
-        self._called("sign")
-        assert (MessageType, SigningAlgorithm) == ("DIGEST", "ECDSA_SHA_256")
-        return {"Signature": self.key.sign(Message, ec.ECDSA(utils.Prehashed(hashes.SHA256())))}
-
-    def get_public_key(self, **_: Any) -> dict[str, bytes]:
-        self._called("get_public_key")
-        return {"PublicKey": der_of(self.key)}
-
-    def _called(self, name: str) -> None:
-        self.key = self.moves.pop(len(self.calls), self.key)
-        self.calls.append(name)
-        if self.errors and (code := self.errors.pop(0)):
-            raise ClientError({"Error": {"Code": code, "Message": "x"}}, name)
-
-
 @cache
 def _aicr_key(kind: str) -> Any:
     if kind == "RSA":
         return rsa_key()
     return ec.derive_private_key(0xA1C4, ec.SECP256R1())
-
-
-def der_of(key: Any) -> bytes:
-    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    return bytes(key.public_key().public_bytes(*form))
 
 
 @dataclass(frozen=True)
@@ -168,7 +104,7 @@ class EvidenceWorld:
         self.registry = Destination(
             server.host, prefix, Transport(frozenset({server.host})), FixedCredentials(user, password)
         )
-        self.s3, self.kms = MemoryS3(), Kms()
+        self.s3, self.kms = MemoryS3(BEGAN), Kms()
         self.ledger = Ledger(self.s3, "ledger")
         self.config = config(
             **{"registry.repository": f"oci://{server.host}/{prefix}", "registry.plainHttp": True}

@@ -29,9 +29,9 @@ from aicr_pipeline.model.qualification import Running, RunningAicr
 from aicr_pipeline.model.release import Release, ReleasedCluster
 
 from tests.unit import test_snapshot
+from tests.unit.bound import BOUND
 from tests.unit.samples import IMAGE, changed, plan, release, sha
 from tests.unit.test_dsse import DER, sign
-from tests.unit.test_evidence import BOUND
 
 ROLLOUT = "demo-12345678-1"
 AICR = "sha256:" + "a" * 64

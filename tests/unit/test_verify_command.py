@@ -12,8 +12,8 @@ from aicr_pipeline.decide.evidence import statement
 from aicr_pipeline.decide.verify import INCOMPLETE, INVALID, Verdict
 from aicr_pipeline.verify import main
 
+from tests.unit.bound import BOUND, PLAN_TEXT, SEALED, seal
 from tests.unit.test_dsse import DER, PEM
-from tests.unit.test_evidence import BOUND, PLAN_TEXT, SEALED, seal
 
 MARK = fingerprint(DER)
 #: An archive of a file that no archive of evidence has, packed and not compressed.
