@@ -49,6 +49,12 @@ def place(clients: tuple[Any, Any]) -> Iterator[Place]:
 
 
 @pytest.fixture
+def submitted(place: Place) -> None:
+    """A runtime is in the inbox."""
+    place.submit()
+
+
+@pytest.fixture
 def issuer(place: Place) -> TokenIssuer:
     return TokenIssuer(clock=lambda: place.now.timestamp())
 
