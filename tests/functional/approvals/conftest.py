@@ -16,13 +16,13 @@ import pytest
 from joserfc.jwk import RSAKey
 from moto import mock_aws
 
+from tests.functional.approvals.answers import fields
 from tests.functional.approvals.support import (
     BASE_URL,
     CONTEXT,
     Waiting,
     config,
     event,
-    fields,
     forget,
     load_handler,
     make_stores,

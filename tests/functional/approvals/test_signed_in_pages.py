@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 from aicr_pipeline.adapters.approvals import approval_record_key
 
+from tests.functional.approvals.answers import assert_headers
 from tests.functional.approvals.conftest import Site
 from tests.functional.approvals.signing_in import CLIENT, SESSION, SignIn
-from tests.functional.approvals.support import (
-    BUCKET,
-    CONTEXT,
-    Waiting,
-    assert_headers,
-    decision_of,
-    load_handler,
-    seed,
-)
+from tests.functional.approvals.support import BUCKET, CONTEXT, Waiting, decision_of, load_handler, seed
 
 KIM = "arn:aws:iam::111122223333:role/kim"
 
