@@ -27,7 +27,8 @@ from infra.ledger_writers import LEDGER_WRITERS
 from local.aicr import profile
 from local.aws import LocalAws
 from tests.bench.imports import LAYER, ROOT, ROUNDS
-from tests.functional.approvals.support import Waiting, fields, seed
+from tests.functional.approvals.answers import fields
+from tests.functional.approvals.support import Waiting, seed
 from tests.functional.engine.test_ledger_writers import s3_of
 from tests.workflow.machine import Machine, machine, runtime
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,42 @@ def plain(value: Any) -> str:
         return f"<{'.'.join(value['Fn::GetAtt'])}>"
     separator, parts = value["Fn::Join"]
     return str(separator).join(plain(part) for part in parts)
+
+
+def bucket(stack: Stack, part: str) -> tuple[str, dict[str, Any]]:
+    """Logical id and resource of a bucket."""
+    ((name, found),) = [
+        (name, found) for name, found in stack.of_type("AWS::S3::Bucket").items() if part in name
+    ]
+    return name, found
+
+
+def bucket_policy(stack: Stack, part: str) -> dict[str, dict[str, Any]]:
+    """Statements of a bucket's policy, by their Sid."""
+    name, _ = bucket(stack, part)
+    (policy,) = [
+        found["Properties"]["PolicyDocument"]["Statement"]
+        for found in stack.of_type("AWS::S3::BucketPolicy").values()
+        if found["Properties"]["Bucket"]["Ref"] == name
+    ]
+    return {statement.get("Sid", f"#{at}"): statement for at, statement in enumerate(policy)}
+
+
+def granted(stack: Stack, action: str) -> set[str]:
+    """Who is allowed ``action`` on anything."""
+    return {
+        who
+        for who, statement in stack.statements()
+        if statement["Effect"] == "Allow"
+        and any(fnmatchcase(action, pattern) for pattern in as_list(statement["Action"]))
+    }
+
+
+def resources(stack: Stack, who: str, action: str) -> set[str]:
+    """Where ``who`` is allowed ``action``."""
+    return {
+        plain(resource)
+        for found, statement in stack.statements()
+        if found == who and action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }

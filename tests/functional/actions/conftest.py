@@ -11,6 +11,7 @@ from local.kube import APP_PROJECTS, NAMESPACES, KubeServer
 from local.kube.argocd_crds import install
 from local.registry import LocalRegistry, TokenIssuer
 from tests.functional.actions.credentials import Kept
+from tests.functional.actions.ledger_commands import Printed
 from tests.functional.actions.support import INBOX, LEDGER, TABLE, Place
 
 REGION = "us-west-2"
@@ -49,6 +50,12 @@ def place(clients: tuple[Any, Any]) -> Iterator[Place]:
 
 
 @pytest.fixture
+def submitted(place: Place) -> None:
+    """A runtime is in the inbox."""
+    place.submit()
+
+
+@pytest.fixture
 def issuer(place: Place) -> TokenIssuer:
     return TokenIssuer(clock=lambda: place.now.timestamp())
 
@@ -59,3 +66,19 @@ def kept(place: Place, issuer: TokenIssuer) -> Iterator[Kept]:
         made = Kept(place, registry.host, issuer)
         yield made
         made.transport.close()
+
+
+@pytest.fixture
+def call(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command's ``main`` with this place's S3 as AWS."""
+    monkeypatch.setattr("aicr_pipeline.adapters.aws.client", lambda service: getattr(place, service))
+
+    def run(command: Any, *arguments: object) -> Printed:
+        try:
+            code = command.main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = ended.code
+        printed = capsys.readouterr()
+        return Printed(code=code, out=printed.out, err=printed.err)
+
+    return run

@@ -7,8 +7,8 @@ from aicr_pipeline.adapters.rollouts import active_plan, load_rollout
 from aicr_pipeline.clock import after
 from aicr_pipeline.model.rollout import rollout_key
 
+from tests.functional.actions.starting import NEWER, announce, end, name, start
 from tests.functional.actions.support import PLAN, Place
-from tests.functional.actions.test_action_start import NEWER, announce, end, name, start
 
 
 def seen(place: Place, reason: str | None) -> None:

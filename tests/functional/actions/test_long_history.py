@@ -24,8 +24,8 @@ from aicr_pipeline.model.plan import plan_key
 from aicr_pipeline.model.rollout import rollout_key
 from aicr_pipeline.model.status import ConditionType
 
+from tests.functional.actions.starting import announce, lose_the_table, name, start
 from tests.functional.actions.support import BEGAN, PLAN, Place, aws_error
-from tests.functional.actions.test_action_start import announce, lose_the_table, name, start
 from tests.functional.actions.test_action_status import Looks, install, resolved
 from tests.unit.samples import plan, sha
 

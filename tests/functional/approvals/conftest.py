@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
+from joserfc.jwk import RSAKey
 from moto import mock_aws
 
+from tests.functional.approvals.answers import fields
 from tests.functional.approvals.support import (
     BASE_URL,
     CONTEXT,
     Waiting,
     config,
     event,
-    fields,
     forget,
     load_handler,
     make_stores,
@@ -30,7 +31,7 @@ from tests.functional.approvals.support import (
 )
 
 if TYPE_CHECKING:
-    from tests.functional.approvals.signing_in import SignIn
+    from tests.functional.approvals.signing_in import Liar, SignIn
 
 
 @dataclass
@@ -148,3 +149,26 @@ def pages(site: Site, tmp_path: Path) -> Iterator[SignIn]:
     yield signing_in.SignIn(site, front.url)
     front.stop()
     signing_in.forget_issuer()
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """The address of a real OpenID provider."""
+    from tests.functional.approvals import signing_in
+
+    with signing_in.real_provider() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def key() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+
+
+@pytest.fixture
+def liar(key: RSAKey) -> Iterator[Liar]:
+    """A provider that says whatever a test wants."""
+    from tests.functional.approvals import signing_in
+
+    with signing_in.lying(signing_in.Liar(key=key)) as found:
+        yield found

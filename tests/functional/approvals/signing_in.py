@@ -31,6 +31,8 @@ from tests.functional.approvals.conftest import Site
 from tests.functional.approvals.support import CONTEXT, REGION
 
 CLIENT = "approval-pages"
+#: The cookies of an attempt to sign in, and of a session.
+LOGIN, SESSION = "__Host-aicr-login", "__Host-aicr-session"
 TABLE = "coordination"
 PAGES = (
     "GET /approvals/{rollout}", "HEAD /approvals/{rollout}", "POST /approvals/{rollout}",

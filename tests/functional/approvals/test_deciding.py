@@ -13,8 +13,9 @@ from aicr_pipeline.decide.approval import check_decision, form_nonce
 from aicr_pipeline.model.rollout import Decision
 from botocore.exceptions import ClientError
 
+from tests.functional.approvals.answers import refused
 from tests.functional.approvals.conftest import Site
-from tests.functional.approvals.support import BASE_URL, DIGEST, KEY, Waiting, decision_of, refused, seed
+from tests.functional.approvals.support import BASE_URL, DIGEST, KEY, Waiting, decision_of, seed
 
 
 @pytest.mark.parametrize("decision", ["Approved", "Rejected", "Revoked"])

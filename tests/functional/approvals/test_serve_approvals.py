@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from aicr_pipeline.decide.approval import form_nonce, link_secret
 
+from tests.functional.approvals.answers import assert_headers, refused
 from tests.functional.approvals.conftest import Page, Site
-from tests.functional.approvals.support import KEY, Waiting, assert_headers, refused, release, seed
+from tests.functional.approvals.support import KEY, Waiting, release, seed
 from tests.functional.approvals.support import plan as plan_of
 
 

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aicr_pipeline.adapters.approvals import approval_record_key
 
-from tests.functional.approvals import signing_in
+from tests.functional.approvals.answers import assert_headers
 from tests.functional.approvals.conftest import Site
-from tests.functional.approvals.signing_in import CLIENT, SignIn
-from tests.functional.approvals.support import (
-    BUCKET,
-    CONTEXT,
-    Waiting,
-    assert_headers,
-    decision_of,
-    load_handler,
-    seed,
-)
+from tests.functional.approvals.signing_in import CLIENT, SESSION, SignIn
+from tests.functional.approvals.support import BUCKET, CONTEXT, Waiting, decision_of, load_handler, seed
 
 KIM = "arn:aws:iam::111122223333:role/kim"
-SESSION = "__Host-aicr-session"
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[str]:
-    with signing_in.real_provider() as url:
-        yield url
-
-
-@pytest.fixture
-def waiting(site: Site) -> Waiting:
-    return seed(site.s3)
 
 
 def test_headers_of_every_answer(pages: SignIn, provider: str, waiting: Waiting) -> None:
