@@ -234,6 +234,7 @@ def test_the_status_where_a_schedule_resolves_each_hour(place: Place) -> None:
 
 def test_a_start_after_the_table_was_lost(place: Place) -> None:
     """The ledger alone knows that another rollout is on."""
+    place.submit()
 
     def act(ledger: Ledger, _: int) -> None:
         place.ledger = ledger
