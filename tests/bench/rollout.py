@@ -171,7 +171,8 @@ def _is_ready(application: Any) -> bool:
 
 def _growth() -> bool:
     """A whole rollout in virtual time: the processor's time in functions, with moto that answers them."""
-    from tests.chaos.world import registry, world
+    from tests.chaos.services import registry
+    from tests.chaos.wired import world
     from tests.unit.samples import plan, release
 
     busy, counts = {}, {}

@@ -25,7 +25,8 @@ from tests.chaos.runs import (
     straight,
     without_the_table,
 )
-from tests.chaos.world import World, registry
+from tests.chaos.services import registry
+from tests.chaos.world import World
 
 _CURES: tuple[Cure, ...] = ("redrive", "fresh")
 #: More than a rollout's turns: each is one event, one thing that Argo CD or a person does, or a minute.

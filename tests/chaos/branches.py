@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 from local.registry import LocalRegistry
 from tests.chaos.runs import Cure, Straight, after_the_faults, end_of
-from tests.chaos.world import World, world
+from tests.chaos.wired import world
+from tests.chaos.world import World
 
 #: Seconds that a branch may take on a machine that does much else.
 _MOST_SECONDS = 120.0

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from local.registry import LocalRegistry
 from tests.chaos.faults import KINDS
-from tests.chaos.world import World, world
+from tests.chaos.wired import world
+from tests.chaos.world import World
 
 #: What a person does about a stall: the console's redrive, or the same wish again.
 Cure = Literal["redrive", "fresh"]

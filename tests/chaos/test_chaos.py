@@ -21,7 +21,7 @@ from tests.chaos.runs import (
     straight,
     without_the_table,
 )
-from tests.chaos.world import registry
+from tests.chaos.services import registry
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("chaos")]
 

@@ -12,8 +12,10 @@ from aicr_pipeline.model.runtime import RUNTIME_KEY
 
 from local.kube import APPLICATIONS
 from local.registry import LocalRegistry
+from tests.chaos.services import registry
 from tests.chaos.test_waiting import RELEASES, WHOLE
-from tests.chaos.world import INBOX, LEDGER, World, registry, world
+from tests.chaos.wired import world
+from tests.chaos.world import INBOX, LEDGER, World
 from tests.unit.samples import plan, runtime_text
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("chaos")]
@@ -49,7 +51,7 @@ def revoked(made: World) -> None:
     }  # fmt: skip
     key = f"rollouts/{name}/revocation.json"
     made.s3.put_object(Bucket=LEDGER, Key=key, Body=json.dumps(revocation).encode())
-    made._queue("sweep_waiters", {"detail": {"object": {"key": key}}})
+    made.queue("sweep_waiters", {"detail": {"object": {"key": key}}})
 
 
 def overdue(made: World) -> None:

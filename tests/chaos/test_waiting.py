@@ -8,7 +8,9 @@ from aicr_pipeline.model.plan import Plan
 
 from local.registry import LocalRegistry
 from tests.chaos.interpreter import Execution
-from tests.chaos.world import World, registry, world
+from tests.chaos.services import registry
+from tests.chaos.wired import world
+from tests.chaos.world import World
 from tests.unit.samples import plan, release
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("chaos")]

@@ -6,66 +6,44 @@ person and EventBridge are a few lines each: what they do is never disturbed, on
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
-import boto3
-import botocore.endpoint
 import urllib3
-from aicr_pipeline import event_source, wiring
-from aicr_pipeline import step as step_module
 from aicr_pipeline.actions.announce_plan import TARGET
 from aicr_pipeline.actions.refresh_credentials import CREDENTIALS
-from aicr_pipeline.actions.sweep_waiters import Sweep
-from aicr_pipeline.adapters import aws, cluster
-from aicr_pipeline.adapters.argocd import ArgoCd
-from aicr_pipeline.adapters.bus import Bus, Notifier
+from aicr_pipeline.adapters import cluster
 from aicr_pipeline.adapters.connections import WireError
 from aicr_pipeline.adapters.http import Transport
 from aicr_pipeline.adapters.mirror import Destination
 from aicr_pipeline.adapters.registry_auth import FixedCredentials
-from aicr_pipeline.adapters.signer import Signer
-from aicr_pipeline.clock import parse_time, rfc3339
-from aicr_pipeline.decide.application import MANAGED_BY
+from aicr_pipeline.clock import rfc3339
 from aicr_pipeline.model.plan import Plan
-from botocore.auth import SigV4Auth
-from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionClosedError
-from moto import mock_aws
-from moto.core.base_backend import BaseBackend
-from moto.core.models import botocore_stubber
 from moto.s3.models import s3_backends
 from moto.sns.models import sns_backends
 
 from infra.asl_rollout import rollout_definition
 from infra.functions import BY_NAME, ROLLOUT_FUNCTIONS
 from local.argocd.installed import controller
-from local.kube import APP_PROJECTS, APPLICATIONS, CONFIG_MAPS, JOBS, NAMESPACES, NODES, KubeServer
+from local.kube import APP_PROJECTS, APPLICATIONS, NAMESPACES, NODES, KubeServer
 from local.kube.argocd_crds import install
-from local.registry import LocalRegistry, TokenIssuer
+from local.registry import LocalRegistry
+from tests.chaos import actors
 from tests.chaos.faults import Faults, KilledError
 from tests.chaos.interpreter import Execution, FunctionError, Json
-from tests.conftest import ROOT
-from tests.evidence_world import Kms
-from tests.functional.actions.support import INBOX, LEDGER, MACHINE, TABLE
-from tests.functional.actions.test_action_sweep_jobs import SNAPSHOT
-from tests.unit.samples import ASSETS, config, plan, runtime_text
+from tests.chaos.services import ISSUER, REGION, clients, handlers
+from tests.functional.actions.support import INBOX, LEDGER, MACHINE, TABLE, aws_error
+from tests.unit.samples import config, plan, runtime_text
 
-REGION = "us-west-2"
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLAN = plan(**{"validation": "Disabled"})
-EVENTS = ("start_rollout", "sweep_waiters", "record_stall")
 #: How Lambda is told of events: detail type to functions, as the stack's rules have it.
 RULES = {
     "Plan Ready": ("start_rollout", "sweep_waiters"),
@@ -80,124 +58,6 @@ _WORLDS = itertools.count(1)
 
 class Broken(urllib3.exceptions.HTTPError, WireError):
     """A connection that broke, as the clients of cluster and registry see it."""
-
-
-@cache
-def clients() -> dict[str, Any]:
-    """Made once: a client costs more than a rollout."""
-    settings = Config(retries={"mode": "standard", "total_max_attempts": 4})
-    session = boto3.Session("testing", "testing", region_name=REGION)
-    with mock_aws():
-        made = {name: session.client(name, config=settings) for name in ("s3", "dynamodb", "events", "sns")}
-    return made
-
-
-_signed = SigV4Auth.add_auth
-
-
-def _sign(signer: SigV4Auth, request: Any) -> None:
-    """Whose request it is, without the signature: moto does not look at it, and it costs a tenth of a run.
-
-    Of what is put, signing also says how its body is sent.
-    """
-    if request.method == "PUT":
-        _signed(signer, request)
-        return
-    scope = f"20260101/{REGION}/{signer._service_name}/aws4_request"
-    request.headers["Authorization"] = f"AWS4-HMAC-SHA256 Credential=testing/{scope}, Signature=none"
-
-
-_urls_of: Any = BaseBackend.urls
-_urls: dict[type[BaseBackend], Any] = {}
-
-
-def _addresses(backend: BaseBackend) -> Any:
-    """The addresses of a service. moto makes the table anew for every request: a fifth of its time."""
-    if type(backend) not in _urls:
-        _urls[type(backend)] = _urls_of.fget(backend)
-    return _urls[type(backend)]
-
-
-#: moto's answer to every request of a client; wrapped, it is the network between a function and AWS.
-_answered = type(botocore_stubber).__call__
-
-
-def _network(stubber: Any, event_name: str, request: Any, **more: Any) -> Any:
-    world = World.current
-    if world is None:
-        return _answered(stubber, event_name, request, **more)
-    _, service, operation = event_name.split(".")
-
-    def call() -> Any:
-        if hasattr(request.body, "seek"):
-            request.body.seek(0)
-        answer = _answered(stubber, event_name, request, **more)
-        if operation == "PutEvents":
-            world.put(json.loads(request.body)["Entries"])
-        return answer
-
-    def lost() -> Exception:
-        return ConnectionClosedError(endpoint_url=request.url)
-
-    return world.faults.pass_on(f"{service} {operation}", call, lost)
-
-
-@cache
-def handlers() -> dict[str, Any]:
-    """The modules of the functions that a rollout needs."""
-    os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "chaos")
-    os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "chaos")
-    found = {}
-    for name in (*ROLLOUT_FUNCTIONS, *EVENTS):
-        file = ROOT / "functions" / name / "handler.py"
-        spec = importlib.util.spec_from_file_location(f"chaos_{name}", file)
-        assert spec and spec.loader
-        found[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found[name])
-    for module in (step_module, event_source):
-        module.logger.setLevel("CRITICAL")
-    return found
-
-
-class StepFunctions:
-    """The calls of Step Functions that functions make, each as fallible as the others."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def start_execution(self, stateMachineArn: str, name: str, input: str) -> None:
-        self._call("StartExecution", lambda: self._world.start(name, json.loads(input)))
-
-    def describe_execution(self, executionArn: str) -> dict[str, str]:
-        def found() -> dict[str, str]:
-            execution = self._world.executions.get(executionArn.rpartition(":")[2])
-            if execution is None:
-                raise _error("ExecutionDoesNotExist")
-            return {"status": execution.status}
-
-        return self._call("DescribeExecution", found)
-
-    def send_task_success(self, taskToken: str, output: str) -> None:
-        self._call("SendTaskSuccess", lambda: self._world.answer(taskToken, output=json.loads(output)))
-
-    def send_task_failure(self, taskToken: str, error: str, cause: str) -> None:
-        self._call("SendTaskFailure", lambda: self._world.answer(taskToken, error=error, cause=cause))
-
-    def _call(self, what: str, call: Callable[[], Any]) -> Any:
-        """As botocore does: a broken connection is tried again, three times more."""
-        for attempt in range(4):
-            try:
-                return self._world.faults.pass_on(
-                    f"states {what}", call, lambda: ConnectionClosedError(endpoint_url="states")
-                )
-            except ConnectionClosedError:
-                if attempt == 3:
-                    raise
-        raise AssertionError
-
-
-def _error(code: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": "x"}}, "Call")
 
 
 class World:
@@ -227,7 +87,7 @@ class World:
         self.replays = 1
         #: So many seconds a release takes to become healthy, by name; and since when it does.
         self.slow: dict[str, float] = {}
-        self._since: dict[str, datetime] = {}
+        self.since: dict[str, datetime] = {}
         self.redrives = self.submissions = 0
         self._registry_host = registry.host
         self.config = config(**{"registry.repository": f"oci://{registry.host}/aicr/demo"})
@@ -248,11 +108,11 @@ class World:
 
         connections.ask = send_faulty  # type: ignore[method-assign]
         credentials = FixedCredentials(user, password)
-        self._registry = Destination(
+        self.registry = Destination(
             self._registry_host, f"aicr/{os.getpid()}-{next(_WORLDS)}", transport, credentials
         )
-        self._cluster = cluster.Cluster(self._server.url, None, lambda: "token")
-        ask = self._cluster._api.call_api
+        self.cluster = cluster.Cluster(self._server.url, None, lambda: "token")
+        ask = self.cluster._api.call_api
 
         def call_api(method: str, url: str, *rest: Any, **more: Any) -> Any:
             kind = url.partition("?")[0].split("/")
@@ -261,7 +121,7 @@ class World:
             )
             return self._faulty(f"kubernetes {method} {thing}", lambda: ask(method, url, *rest, **more))
 
-        self._cluster._api.call_api = call_api  # type: ignore[method-assign]
+        self.cluster._api.call_api = call_api  # type: ignore[method-assign]
 
     def apart(self) -> None:
         """In a process that was forked off: its threads did not come along, so the cluster is served anew.
@@ -349,9 +209,9 @@ class World:
             self.put_credentials()
         event = {"detail-type": kind, "source": "aicr.pipeline", "time": rfc3339(self.now), "detail": detail}
         for function in RULES.get(kind, ()):
-            self._queue(function, event)
+            self.queue(function, event)
 
-    def _queue(self, function: str, event: Json) -> None:
+    def queue(self, function: str, event: Json) -> None:
         self.seen.append((function, event))
         self.events.extend([(function, event)] * self.replays)
 
@@ -361,11 +221,11 @@ class World:
         if there is None:
             self.executions[name] = Execution(self._definition, name, given, self.invoke, self.later)
         elif there.status != "RUNNING" or there.input != given:
-            raise _error("ExecutionAlreadyExists")
+            raise aws_error("ExecutionAlreadyExists")
 
     def answer(self, token: str, output: Any = None, error: str = "", cause: str = "") -> None:
         if not any(found.answer(token, output, error, cause) for found in self.executions.values()):
-            raise _error("TaskTimedOut")
+            raise aws_error("TaskTimedOut")
 
     # Functions
 
@@ -422,8 +282,8 @@ class World:
                     and (mark := f"{execution.name} {execution.redrives}") not in self.ended
                 ):
                     self.ended.append(mark)
-                    self._queue("record_stall", self._ended(execution))
-            if self.events or self._argo_cd() or self._kubelet() or self._person():
+                    self.queue("record_stall", self._ended(execution))
+            if self.events or actors.argo_cd(self) or actors.kubelet(self) or actors.person(self):
                 continue
             if not any(execution.status == "RUNNING" for execution in self.executions.values()):
                 return
@@ -445,98 +305,6 @@ class World:
         }
         kind = "Step Functions Execution Status Change"
         return {"detail-type": kind, "time": rfc3339(self.now), "detail": detail}
-
-    def _argo_cd(self) -> bool:
-        """Every operation that was asked for is done, well."""
-        acted = False
-        for found in self.store.list(APPLICATIONS, "argocd"):
-            state = (found.get("status") or {}).get("operationState") or {}
-            asked = found.get("operation") or (
-                state["operation"] if state.get("phase") == "Running" else None
-            )
-            if not asked:
-                self._compare(found)
-                continue
-            name, spec = found["metadata"]["name"], found["spec"]
-            since = self._since.setdefault(name, self.now)
-            if (self.now - since).total_seconds() < self.slow.get(name, 0):
-                running = {"phase": "Running", "operation": asked, "startedAt": f"{rfc3339(since)[:19]}Z"}
-                status = {"operationState": running, "reconciledAt": f"{rfc3339(self.now)[:19]}Z"}
-                self.store.merge(APPLICATIONS, name, {"operation": None, "status": status}, "argocd")
-                continue
-            request = next(i["value"] for i in asked["info"] if i["name"].endswith("request-id"))
-            self.operations[name, request] += 1
-            began = self.later(1)
-            done, digest = self.later(1), asked["sync"]["revision"]
-            whole = lambda text: f"{text[:19]}Z"  # noqa: E731 - Argo CD writes whole seconds
-            status = {
-                "sync": {
-                    "status": "Synced",
-                    "revision": digest,
-                    "comparedTo": {"source": spec["source"], "destination": spec["destination"]},
-                },
-                "health": {"status": "Healthy", "lastTransitionTime": whole(done)},
-                "reconciledAt": whole(self.later(1)),
-                "operationState": {
-                    "phase": "Succeeded",
-                    "startedAt": whole(began),
-                    "finishedAt": whole(done),
-                    "operation": asked,
-                    "syncResult": {"revision": digest, "source": spec["source"]},
-                },
-                "history": [
-                    *(found.get("status", {}).get("history") or []),
-                    {"id": self.operations.total(), "revision": digest, "deployedAt": whole(done),
-                     "initiatedBy": {"username": MANAGED_BY}, "source": spec["source"]},
-                ],
-            }  # fmt: skip
-            self.store.merge(APPLICATIONS, name, {"operation": None, "status": status}, "argocd")
-            acted = True
-        return acted
-
-    def _compare(self, found: Any) -> None:
-        """Argo CD looks at each Application every three minutes; what it sees is what it made."""
-        at = (found.get("status") or {}).get("reconciledAt")
-        if at is not None and (self.now - parse_time(at)).total_seconds() > 180:
-            status = {"reconciledAt": f"{rfc3339(self.now)[:19]}Z"}
-            self.store.merge(APPLICATIONS, found["metadata"]["name"], {"status": status}, "argocd")
-
-    def _kubelet(self) -> bool:
-        """Every Job ends well, with a snapshot."""
-        acted = False
-        for job in self.store.list(JOBS, "aicr-system"):
-            if (job.get("status") or {}).get("conditions"):
-                continue
-            name = job["metadata"]["name"]
-            done = {"conditions": [{"type": "Complete", "status": "True", "reason": "r", "message": "m"}]}
-            body = {"metadata": {"name": name}, "data": {"snapshot.yaml": SNAPSHOT}}
-            if self.store.find(CONFIG_MAPS, name, "aicr-system") is None:
-                self.store.create(CONFIG_MAPS, body, namespace="aicr-system")
-            else:
-                self.store.merge(CONFIG_MAPS, name, body, "aicr-system")
-            self.store.merge_status(JOBS, name, {"status": done}, namespace="aicr-system")
-            acted = True
-        return acted
-
-    def _person(self) -> bool:
-        """Approves what waits: writes the decision as the page does."""
-        for execution in self.executions.values():
-            if execution.token is None or execution.entered[-1] != "Request approval":
-                continue
-            key = f"rollouts/{execution.name}"
-            request = self.json(f"{key}/request.json")
-            if request is None or self.json(f"{key}/decision.json") is not None:
-                continue
-            decision = {
-                "rollout": execution.name, "decision": "Approved", "requestDigest": request["digest"],
-                "by": ["alex"], "identity": "link", "issuer": "aicr-pipeline", "reason": "Looks right",
-                "at": rfc3339(self.now), "expiresAt": request["deadline"],
-            }  # fmt: skip
-            self.s3.put_object(Bucket=LEDGER, Key=f"{key}/decision.json", Body=json.dumps(decision).encode())
-            event = {"detail": {"object": {"key": f"{key}/decision.json"}}}
-            self._queue("sweep_waiters", event)
-            return True
-        return False
 
     # What came of it
 
@@ -570,69 +338,3 @@ class World:
     def applications(self) -> dict[str, Json]:
         """What each Application asks for."""
         return {found["metadata"]["name"]: found["spec"] for found in self.store.list(APPLICATIONS, "argocd")}
-
-
-ISSUER = TokenIssuer()
-
-
-@contextmanager
-def registry() -> Iterator[LocalRegistry]:
-    with LocalRegistry(ISSUER) as found:
-        yield found
-
-
-@contextmanager
-def world(found: LocalRegistry, wanted: Plan = PLAN) -> Iterator[World]:
-    """A fresh world, with the functions' adapters wired to it."""
-    with ExitStack() as stack:
-        clients()
-        stack.enter_context(mock_aws())
-        server = stack.enter_context(KubeServer())
-        made = World(server, found, wanted)
-        states = StepFunctions(made)
-
-        def client(service: str, region: str | None = None) -> Any:
-            return states if service == "stepfunctions" else clients()[service]
-
-        environment = {
-            "LEDGER_BUCKET": LEDGER, "INBOX_BUCKET": INBOX, "COORDINATION_TABLE": TABLE,
-            "EVENT_BUS": "default", "APPROVER_TOPICS": json.dumps(made.topics),
-            "POWERTOOLS_METRICS_DISABLED": "true", "ROLLOUT_MACHINE_ARN": f"{MACHINE}:live", "APPROVAL_URL": "https://approvals.example",
-        }  # fmt: skip
-        stack.enter_context(patch.dict(os.environ, environment))
-        signer = Signer(Kms(), "alias/evidence")
-        replaced: list[tuple[Any, str, Any]] = [
-            (aws, "client", client),
-            (wiring, "now", made.clock),
-            (step_module, "now", made.clock),
-            (wiring, "config", lambda: made.config),
-            (wiring, "cluster", lambda: made._cluster),
-            (wiring, "argocd", lambda: ArgoCd(made._cluster, made.config.engine)),
-            (wiring, "registry", lambda: made._registry),
-            (wiring, "signer", lambda: signer),
-            (wiring, "pipeline", lambda: ASSETS),
-            (wiring, "approval_key", lambda: b"k" * 64),
-            (wiring, "bus", lambda: Bus(clients()["events"], "default", "demo")),
-            (wiring, "notifier", lambda: Notifier(clients()["sns"], made.topics)),
-            (type(botocore_stubber), "__call__", _network),
-            (SigV4Auth, "add_auth", _sign),
-            (BaseBackend, "urls", property(_addresses)),
-            (botocore.endpoint, "time", SimpleNamespace(sleep=lambda _: None)),
-            (cluster, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: made.now.timestamp())),
-        ]
-        for module in handlers().values():
-            replaced += [(module, "now", made.clock)] if hasattr(module, "now") else []
-        for module in (step_module, event_source):
-            replaced += [(module.metrics.provider, "namespace", "chaos")]
-
-        def sweep(*given: Any, **more: Any) -> Sweep:
-            return Sweep(*given, sleep=lambda seconds: None, **more)
-
-        sweeper = handlers()["sweep_waiters"]
-        replaced += [(sweeper, "Sweep", sweep), (sweeper, "BUDGET_SECONDS", -1.0)]
-        for owner, name, value in replaced:
-            stack.enter_context(patch.object(owner, name, value))
-        for name in ("ledger", "inbox", "coordination", "waits", "slack"):
-            getattr(wiring, name).cache_clear()
-            stack.callback(getattr(wiring, name).cache_clear)
-        yield made
