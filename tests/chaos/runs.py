@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -220,10 +221,13 @@ def _failed(made: World) -> int:
 
 
 def _documents(made: World) -> frozenset[str]:
-    """Keys of the ledger, but for those that a signature or an attempt names."""
+    """Keys of the ledger, but for those that a signature or an attempt names; of whichever run of a resolve.
+
+    Where all attempts to start a rollout died, the wish that was submitted again is what started it.
+    """
     loose = ("evidence/", "rollouts/")
     return frozenset(
-        key
+        re.sub(r"^resolves/[^/]+/", "resolves/", key)
         for key in made.versions()
         if not (key.startswith(loose) and ("/stalls/" in key or "/messages/" in key or "evidence/" in key))
     )
