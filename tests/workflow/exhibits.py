@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.workflow.machine import Machine
 
 _READY = re.compile(r"Ready=\w+ \((\w+)\)\n  (.*)")
+_STALLED = re.compile(r"^Stalled +True", re.MULTILINE)
 _LINK = re.compile(r"https?://\S+/approvals/\S+")
 #: What differs between two runs that are the same.
 _VARYING = (
@@ -61,13 +62,17 @@ def ended(machine: Machine, which: str, found: Progress) -> None:
 
 
 def told(machine: Machine, text: str) -> None:
-    """A look at the status."""
+    """A look at the status; one where nothing stalled shows its reason best."""
     said = _READY.search(text)
-    if _folder() is None or said is None or _kept(said[1]) is not None:
+    if _folder() is None or said is None:
+        return
+    kept = _kept(said[1])
+    if kept is not None and not (kept == "stalled" and _STALLED.search(text) is None):
         return
     runs = machine.pipeline.aws.executions(machine.pipeline.machine("rollout"))
     page = _page(machine, runs[-1].name) if runs else ""
-    _keep(said[1], "status", machine="", sentence=said[2], terminal=text, described="", page=page, mail="")
+    kind = "stalled" if _STALLED.search(text) else "status"
+    _keep(said[1], kind, machine="", sentence=said[2], terminal=text, described="", page=page, mail="")
 
 
 def seen(machine: Machine, reason: str, sentence: str, rollout: str = "") -> None:
