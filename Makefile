@@ -89,6 +89,6 @@ reasons: $(READY) ## docs/reasons.md from real runs: what people see for each re
 	@$(BIN)/python -m tests.workflow.exhibits build/reasons > docs/reasons.md
 
 clean: ## all that was built; the virtual environment stays
-	rm -rf build cdk.out out evidence-*.tar.gz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build cdk.out out again evidence-*.tar.gz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .PHONY: help setup lock demo test check format layer synth bootstrap deploy resolve cluster-manifests release bench chaos evidence-pack reasons clean

@@ -234,6 +234,7 @@ def test_an_auditor_checks_it_with_the_readmes_lines(
     done = run(tmp_path / "evidence")
     assert done.returncode == 0, done.stderr
     assert "Verified OK" in done.stdout
+    assert done.stderr == ""
     assert fingerprint(der_of(world.kms.key)) in done.stdout
     assert layout.read_folder(tmp_path / "evidence") == files
 
@@ -249,7 +250,9 @@ def test_the_readmes_lines_see_what_was_changed(files: dict[str, bytes], tmp_pat
     for number, name in enumerate(names):
         data = files[name]
         changed = summed({**files, name: flipped(data, len(data) // 2, 0)})
-        assert run(write(changed, tmp_path / str(number))).returncode != 0, name
+        done = run(write(changed, tmp_path / str(number)))
+        assert done.returncode != 0, name
+        assert "DOES NOT HOLD: " in done.stderr, f"{name}: whoever runs it by hand sees no exit code"
     damaged = {**files, layout.README: files[layout.README].replace(b"Read it", b"Reads it")}
     assert run(write(damaged, tmp_path / "readme")).returncode != 0, "SHA256SUMS shows a change elsewhere"
 

@@ -38,7 +38,8 @@ def finish(place: Place, outcome: str = "Succeeded") -> None:
         f"rollouts/{ROLLOUT}/stalls/1.json",
         {"execution": "arn", "status": "FAILED", "error": "Lambda.Unknown", "at": "2026-01-01T12:00:00Z"},
     )
-    over = {"outcome": outcome, "reason": "RolledOut", "message": "2 releases", "notInstalled": ["new"]}
+    over: dict[str, Any] = {"outcome": outcome, "reason": "RolledOut", "message": "2 releases"}
+    over |= {"notInstalled": ["begun", "new"], "unfinished": ["begun"]}
     place.put_json(
         rollout_key(ROLLOUT, "outcome"),
         {"rollout": ROLLOUT, "finishedAt": "2026-01-01T13:00:00.000Z", **over},

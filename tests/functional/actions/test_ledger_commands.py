@@ -45,7 +45,8 @@ def test_a_rollout_with_all_its_records(place: Place, call: Any) -> None:
     said = call(describe, ROLLOUT, "--ledger", LEDGER)
     assert said.code == 0
     for words in (
-        f"rollout     {ROLLOUT} of cluster demo", "Succeeded (RolledOut)", "not installed: new",
+        f"rollout     {ROLLOUT} of cluster demo", "Succeeded (RolledOut)",
+        "not seen ready: begun", "not installed: new",
         "Approved by alex (link)", "because     Bearer [redacted]", "Lambda.Unknown", "signed by key ffff",
         f"evidence/demo/{ROLLOUT}/", "  values: debug: true  (new)", "  values: replicas: 1 -> 2",
         "Install     new", "Remove      gone", "so it stays installed",

@@ -34,12 +34,14 @@ over a way that you trust. Everything else is here, and is checked with `sha256s
 
 Whoever changed this folder may have changed these lines, too: take them from docs/evidence.md of the
 pipeline's release, which has the same. Run them in this folder as one script, in `bash`; the first that fails
-stops. Nothing here reaches a network, and no program of ours runs.
+stops and says `DOES NOT HOLD`. Nothing here reaches a network, and no program of ours runs.
 
-1. Nothing in this folder has changed since it was packed, and nothing was added:
+1. Nothing in this folder has changed since its sums were written, and nothing was added. Nobody signs the
+   sums: they find damage; whoever wrote new ones is found below.
 
 ```sh
 set -e -o pipefail
+trap 'echo "DOES NOT HOLD: $BASH_COMMAND" >&2' ERR
 sha256sum --quiet -c {sums}
 find . ! -type d ! -path ./{sums} | cut -c 3- | LC_ALL=C sort | cmp - <(cut -c 67- {sums})
 ```

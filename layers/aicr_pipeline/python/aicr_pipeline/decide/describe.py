@@ -164,8 +164,11 @@ def _outcome(outcome: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
         return
     yield "outcome", f"{outcome['outcome']} ({outcome['reason']}) at {outcome['finishedAt']}"
     yield "", redact(outcome["message"])
-    if outcome["notInstalled"]:
-        yield "", f"not installed: {', '.join(outcome['notInstalled'])}"
+    begun = outcome.get("unfinished") or []
+    if begun:
+        yield "", f"begun, not seen ready: {', '.join(begun)}"
+    if left := [name for name in outcome["notInstalled"] if name not in begun]:
+        yield "", f"not installed: {', '.join(left)}"
 
 
 def _needed(report: Mapping[str, Any] | None) -> str:
